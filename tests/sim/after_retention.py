@@ -39,11 +39,12 @@ def may_be_forgotten(world: World, ordinal: int, place: int) -> bool:
 
 
 def was_deleted(world: World, number: int) -> bool:
-    """Whether retention has deleted a copied record, or the record of the same key that superseded it."""
+    """Whether retention has deleted a copied record, or the record of the same key that superseded it, even if only a
+    lookup took the record for superseded."""
     broker, key = world.target.brokers[world.target.leader], world.target.key
     deleted = {each for stored in broker.history if stored.end <= broker.start for each in stored.numbers if each}
-    superseded = number in world.target.cleaned and key(number) in map(key, deleted)
-    return number in deleted or superseded
+    is_superseded = number in world.target.cleaned or number in world.known.presumed
+    return number in deleted or (is_superseded and key(number) in map(key, deleted))
 
 
 def was_cleaned(world: World, offset: int) -> bool:

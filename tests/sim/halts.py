@@ -17,9 +17,9 @@ def needless_halt(world: World, *, final: bool) -> str:
 
 
 def _is_needless(world: World, halt: LaneHalted) -> bool:
-    if halt.reason == "truncated":
+    if halt.reason in {"truncated", "expired"}:
         if any(host.lane.on_loss == "halt" for host in world.hosts):
-            return not any(part <= halt.start for part in world.source.parts)
+            return halt.reason == "truncated" and not any(part <= halt.start for part in world.source.parts)
         return True
     # The records of the ordinals are in one of the logs, in worlds in which neither log forgets any.
     shape = world.shape

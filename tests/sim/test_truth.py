@@ -21,7 +21,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.sim import toy
-from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted
+from tests.sim.after_retention import expects_a_copied_ordinal, is_repeat_of_deleted, was_cleaned
 from tests.sim.at_end import were_deleted
 from tests.sim.compacted_copy import is_older_than_copied
 from tests.sim.comparing import asked_about, presumed
@@ -34,6 +34,7 @@ from tests.sim.target import FakeTarget, Memory, Stored
 from tests.sim.target_retention import sent_meanwhile
 from tests.sim.themes import shape_named
 from tests.sim.unknown_records import are_apart, is_hidden_copy, left_no_trace
+from tests.sim.untraced import taken_offsets
 from tests.sim.violation import Violation
 from tests.sim.world import World
 
@@ -238,6 +239,19 @@ def test_a_lookup_takes_a_record_for_cleaned_if_a_later_one_of_its_key_follows(
     assert presumed(world, asked, SupersededAnswer(1, 0, again, 1)) == ({number} if is_presumed else set())
 
 
+@pytest.mark.parametrize("is_presumed", [False, True])
+def test_a_record_that_a_lookup_took_for_cleaned_may_be_missing_when_the_newer_one_is_deleted(
+    *, is_presumed: bool
+) -> None:
+    """An election has removed the record. The foreign record that the lookup found has been deleted since."""
+    world = overwritten(-1)
+    number = min(world.source.offset_of)
+    world.known.presumed = {number} if is_presumed else set()
+    for broker in world.target.brokers:
+        broker.expire(1)
+    assert was_cleaned(world, world.source.offset_of[number]) is is_presumed
+
+
 def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:
     world = World(1, shape_named("compacted copy, beside others"))
     world.target.keys = 1
@@ -431,3 +445,26 @@ def test_a_deleted_copy_counts_if_the_sender_of_a_second_one_had_read_the_first(
     broker.append(Stored(2, 1, 7, 0, 2, 0, (4,), 1))
     broker.expire(3)
     assert {number for _, number in sent_meanwhile(broker, {3, 4}, log_end)} == excused
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_left_out_offsets_that_the_source_has_used_again_without_a_trace(*, is_recorded: bool) -> None:
+    """The source loses the records from offset 1 on: an aborted one, the marker, and a copied one. It writes others
+    there and deletes them before they are read. Unless the ledger says what the source has lost, nothing shows it."""
+    world = World(1, shape_named("source truncated"))
+    source = world.source
+    source.append(1, 0)
+    source.append(1, 0, producer=3)
+    source.finish(3, 0, commit=False)
+    source.append(1, 0)
+    copied = {number for number, offset in source.offset_of.items() if offset in {0, 3}}
+    left_out = Verdict(1, 2, "aborted"), Verdict(2, 3, "control")
+    world.write((LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "r1", (0, 0))), 1)
+    world.write((SourceRun(LANE, 1, (Run(0, 0), Run(1, 3)), left_out),), 1)
+    source.truncate(3)
+    if is_recorded:
+        source.notice(1)
+    source.append(4, 0)
+    assert taken_offsets(world, copied) == set()
+    source.expire(2)
+    assert taken_offsets(world, copied) == (set() if is_recorded else {1, 2, 3})

@@ -96,11 +96,12 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Ask whether the source still has all records that the lane has copied, if the fetches do not show this (see
-    `last_copied.unproven`). The lane is copying some of these records again."""
+    """Ask whether the source still has all records that the lane has copied. While the lane is copying some of these
+    records again, it fetches only those, and the fetches do not show whether the source has lost any records after
+    them."""
     if lane.history.divergence_question in lane.questions:
         return []
-    known = last_copied.unproven(lane)
+    known = last_copied.furthest(lane)
     if known is None:
         lane.history.source_confirmed = True
         return want_more(lane)

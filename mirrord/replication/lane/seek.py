@@ -59,6 +59,12 @@ def _due(lane: Lane) -> Seeks:
     return tuple(each for each in lane.seeks if each.start <= at and each.end <= end)
 
 
+def accepts_deleted(lane: Lane, log_start: int) -> bool:
+    """Return whether an operator has commanded a lane to seek ahead of records that were to be copied again, and knew
+    that the source has deleted its records below `log_start`."""
+    return bool(lane.plan) and any(each.start <= lane.position and log_start <= each.log_start for each in lane.seeks)
+
+
 def must_wait(lane: Lane) -> bool:
     """Return whether a seek must wait because a batch with the next ordinal may still be appended."""
     return bool(lane.seeks) and in_doubt.holds(lane, lane.resume_ordinal)

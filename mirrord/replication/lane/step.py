@@ -331,14 +331,15 @@ def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effe
 
 def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
     if 0 <= lane.position < chunk.log_start:
-        if lane.on_loss == "continue" and in_doubt.holds(lane, lane.next_ordinal):
+        may_continue = lane.on_loss == "continue" or seek.accepts_deleted(lane, chunk.log_start)
+        if may_continue and in_doubt.holds(lane, lane.next_ordinal):
             lane.go(Quiesce())
             return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
-        # If records are being copied again, ordinals have already been assigned to some of the records that are now
-        # gone.
-        if lane.on_loss == "continue" and not lane.plan:
+        if may_continue:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
+            if lane.plan:
+                return [lost, *vanished_records.leave_out_deleted(lane, chunk.log_start)]
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
             # If retention has deleted the range of a seek command, the command is carried out now, because the next
             # record may not arrive for a long time.

@@ -171,6 +171,9 @@ def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
         # the offset of another writer's first record.
         displaced = target_scan.displaced_at(lane, answer.others)
         first = target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced)
+        if lane.log.entry is not None and answer.start == lane.log.log_start:
+            # The runs may be those of a log that the leader does not have. It accepts no other ordinal than this one.
+            first = min(first, next_by_entry(lane))
         found = Reading(first, (), (), None)
     else:
         late = target_scan.begins_late(lane, own, answer.start)

@@ -10,10 +10,12 @@ from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
 from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
+from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
@@ -27,16 +29,6 @@ from mirrord.replication.lane.state import Lane
 
 _NOT_READ: tuple[Reason, ...] = ("expired", "rejected", "skipped")
 """The reasons for which a lane leaps over source offsets."""
-
-
-def unproven(lane: Lane) -> tuple[int, int] | None:
-    """While the lane is copying some records again, return the source offset after the copied record about which the
-    source must be asked, and the leader epoch of that record. Return None if a fetch shows all that an answer would.
-
-    The lane fetches only the records that it copies again, so a fetch does not show whether the source has lost records
-    after them. If a fetch carries no epoch, it does not show either whether the source has lost records before them.
-    """
-    return furthest(lane) or (last_copied(lane) if lane.epoch < 0 else None)
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
@@ -121,11 +113,20 @@ def unread_from(lane: Lane, last: int) -> int | None:
     is_known = any(epoch >= 0 for _, epoch in record.epochs)
     is_known = is_known or max(lane.comparison.assigned_from, lane.sent_below) <= run.ordinal
     is_leap = any(each.end == run.offset and each.reason in _NOT_READ for each in record.newest_verdicts)
-    is_explained = any(
-        hole.again <= run.ordinal < hole.until or (hole.is_open and hole.first <= last <= hole.last)
-        for hole in record.holes
-    )
-    return run.ordinal if begins and is_known and is_leap and not is_explained else None
+    return run.ordinal if is_known and is_leap and begins and not _is_explained(record, run.ordinal, last) else None
+
+
+def _is_explained(record: LaneRecord, first: int, last: int) -> bool:
+    """Return whether there is another reason why the epochs of the ordinals [first, last] are not known: their records
+    are copied again, or a rebuild could not determine them.
+
+    A plan for copying records again may have become shorter, because some of them were left out. `HoleFound.until` does
+    not show this.
+    """
+    if any(hole.is_open and hole.first <= last <= hole.last for hole in record.holes):
+        return True
+    is_possible = any(hole.again <= first < hole.until for hole in record.holes)
+    return is_possible and mended_until(record, first) > first
 
 
 def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
@@ -186,9 +187,25 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     not contain them.
     """
     record, start = lane.record, lane.seen.divergence(epoch, end)
+    if record is None or not record.holes or epoch < 0:
+        return start
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    return _before_later(record, start, (first, lane.acked), epoch)
+
+
+def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
+    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
+    all epochs in the ledger."""
+    record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0 or not record.source_runs:
         return start
-    ordinals = record.source_runs.at(0).ordinal, lane.next_ordinal
+    first = record.source_runs.at(0).ordinal
+    return _before_later(record, start, (first, lane.next_ordinal), epoch)
+
+
+def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
+    """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
+    `start` if it is lower."""
     return min([start, *(at for at, known in offsets_of_epochs(record, record.epochs, *ordinals) if known > epoch)])
 
 

@@ -38,7 +38,7 @@ OUT_OF_RANGE = 1
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     """Handle a fetch response that reports that the source log diverges from the batches that the lane has fetched."""
     log = chunk.diverging_epoch, chunk.diverging_end
-    start = last_copied.divergence(lane, *log)
+    start = last_copied.divergence_of_copied(lane, *log)
     if start >= lane.position:
         # The only records that are gone were fetched but not copied, so the position stays the same.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
@@ -46,7 +46,7 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         lane.history.source_confirmed = False
         return intake.want_more(lane)
     if lane.plan:
-        return _lose_promised(lane, start, log)
+        return _lose_promised(lane, last_copied.divergence(lane, *log), log)
     return _lose(lane, now, start, log, lane.position)
 
 
@@ -88,7 +88,7 @@ def ends_below(lane: Lane, end: int) -> Effects:
     if lane.plan:
         # The fetch did not show whether the source has lost the records that follow. The lane asks for this.
         is_again = lane.history.suspected_position == lane.position
-        if not is_again and lane.on_loss == "continue" and last_copied.unproven(lane) is not None:
+        if not is_again and lane.on_loss == "continue" and last_copied.furthest(lane) is not None:
             lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
             return intake.want_more(lane)
         return _halt_at_end(lane, end)
@@ -195,7 +195,7 @@ def _reading_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effec
         lane.history.divergence_question = ask(lane)
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     lane.history.asked_before_reading, lane.fetching = None, False
-    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start >= known[0]:
         return intake.want_more(lane)
     return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
@@ -233,7 +233,7 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
         history.divergence_question = ask(lane)
         return [Wake(history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     known = last_copied.read_until(lane)
-    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
     is_whole = known is None or start >= known[0]
     if is_whole and history.short_end < 0:
@@ -290,7 +290,7 @@ def _seek_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
         lane.history.divergence_question = ask(lane)
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     lane.history.asked_before_seek, lane.fetching = None, False
-    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start >= known[0]:
         lane.history.source_confirmed = True
         return []

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from mirrord.kafka.protocol.record_batch import HEADER, HEADER_LENGTH
 from mirrord.model.intervals import uncovered
+from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, in_flight, intake
 from mirrord.replication.lane.intake_stops import Vanished
 from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
@@ -34,17 +35,37 @@ def leave_out(lane: Lane, now: float, chunk: Chunk, found: Vanished) -> Effects:
     gone = _passed(lane, run.offset + lane.next_ordinal - run.ordinal, found.end)
     if not gone:
         return difference.vanished(lane, now)
-    gone += _removed(lane, chunk, found.end)
-    lane.skipped.clear()
     # If a record has been removed from the middle of a source batch, the lane has read the records before it, but has
     # not built a batch from them.
     last = next((each[-1] for each in (lane.ready, lane.in_flight) if each), None)
     lane.next_ordinal = lane.acked if last is None else last.first + last.count
+    return _without(lane, run, [*gone, *_removed(lane, chunk, found.end)])
+
+
+def leave_out_deleted(lane: Lane, log_start: int) -> Effects:
+    """Leave out the records that retention has deleted from the source before they were copied again. The caller
+    ensures that no batch with their ordinals may still be appended."""
+    run = lane.open_run
+    if run is None:
+        return []
+    gone = _passed(lane, run.offset + lane.next_ordinal - run.ordinal, lane.position)
+    deleted = uncovered((0, log_start), [(each.start, each.end) for each in gone])
+    return _without(lane, run, [*gone, *(LeftOut(*each, "expired") for each in deleted)])
+
+
+def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
+    """Go on with the plan without the source offsets in `gone`, at the next ordinal. `run` is the run of this
+    ordinal."""
+    lane.skipped.clear()
     lane.position = run.offset + lane.next_ordinal - run.ordinal
     left_out = lane.left_out
     lane.left_out = sorted((*left_out, *gone), key=lambda each: (each.start, each.end))
     effects = intake.leave_out(lane)
     lane.left_out = left_out
+    if lane.seeks and not lane.plan:
+        # A command to seek ahead may be due now, and the next record may not arrive for a long time.
+        lane.go(Quiesce())
+        return effects
     return effects + in_flight.send(lane) + intake.want_more(lane)
 
 

@@ -1,19 +1,31 @@
-"""The source's log cleaner removes records that were to be copied again, and the records go through policies."""
+"""The source no longer has some of the records that were to be copied again.
+
+If the log cleaner has removed them, only lanes whose records go through policies leave them out; other lanes rebuild
+the offset map. All lanes leave out records that retention has deleted.
+"""
 
 import pytest
 
+from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun, Verdict
+from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.seeks import pending
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskDivergence,
+    AskEnd,
     Chunk,
     DivergenceAnswer,
     Effects,
     FetchFrom,
+    Halted,
+    Lost,
     OwnBatch,
     Produce,
     ProduceAnswer,
+    Released,
+    Wake,
 )
 from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
 from tests.sim import toy
@@ -31,11 +43,11 @@ HOLE: tuple[LaneFact, ...] = (
 )
 
 
-def taken() -> tuple[Faulty, FetchFrom]:
+def taken(*, has_policies: bool = True) -> tuple[Faulty, FetchFrom]:
     """The lane is about to copy the records of the hole. Return its fetch request."""
     play = opened(*HOLE)
     retake(play, 8, 2, 0)
-    play.lane.has_policies = True
+    play.lane.has_policies = has_policies
     play.now = play.lane.late_writes.until
     effects = plain(play, play.ask_target(2), (OwnBatch(0, 2, 6, 0, 1),))
     effects += play.bind_all(effects)
@@ -48,6 +60,11 @@ def fetched(play: Faulty, effects: Effects) -> FetchFrom:
     for asked in [each for each in effects if isinstance(each, AskDivergence)]:
         effects = [*effects, *play.tell(DivergenceAnswer(asked.question, 0, 0, 20))]
     return one(effects, FetchFrom)
+
+
+def deleted(play: Faulty, fetch: FetchFrom, log_start: int) -> Effects:
+    """The source has deleted all records below this offset."""
+    return play.tell(Chunk(fetch.question, 1, 20, 20, log_start, (), bytearray(), 0, 0))
 
 
 def chunk(fetch: FetchFrom, *batches: tuple[int, int, tuple[int, ...]]) -> Chunk:
@@ -154,3 +171,80 @@ def test_the_topic_shows_why_records_are_missing(*, compacts: bool, reason: str)
     play.bind_all(effects)
     assert [(each.start, each.end, each.reason) for each in play.record.newest_verdicts] == [(2, 4, reason)]
     assert offsets(play, 10, 13) == [4, 5, 8, 9]
+
+
+@pytest.mark.parametrize("has_policies", [True, False])
+def test_a_lane_continues_with_the_records_of_a_hole_that_are_not_deleted(*, has_policies: bool) -> None:
+    """NEEDLESS HALT, because `on_loss` is "continue"."""
+    play, fetch = taken(has_policies=has_policies)
+    effects = deleted(play, fetch, 4)
+    assert "[0, 4) were deleted before they were copied" in one(effects, Lost).line
+    play.bind_all(effects)
+    assert one(effects, FetchFrom).position == 4
+    assert offsets(play, 8, 11) == [4, 5, 8, 9]
+    assert play.record.newest_verdicts == [Verdict(0, 4, "expired")]
+
+
+def test_a_lane_continues_after_a_hole_that_is_deleted() -> None:
+    """The source has also deleted records that the lane has not read yet."""
+    play, fetch = taken()
+    effects = deleted(play, fetch, 10)
+    play.bind_all(effects)
+    assert one(effects, FetchFrom).position == 10
+    assert (offsets(play, 8, 9), list(play.lane.plan)) == ([10, 11], [])
+    assert play.record.newest_verdicts == [Verdict(0, 6, "expired"), Verdict(8, 10, "expired")]
+
+
+def test_a_seek_is_carried_out_when_the_last_records_of_a_hole_are_left_out() -> None:
+    """The next record of the source may not arrive for a long time."""
+    play, fetch = taken()
+    play.fold(LaneSought(LANE, 0, 15, 0, Origin("ada@host", "", 0)))
+    assert not play.bind_all(play.tell(Released(ahead=True)))
+    effects = deleted(play, fetch, 20)
+    effects += play.bind_all(effects)
+    wakes = [each for each in effects if isinstance(each, AskEnd | Wake)]
+    assert wakes, "the lane resumes"
+    effects = plain(play, play.ask_target(2), (OwnBatch(0, 2, 6, 0, 1),))
+    play.bind_all(effects)
+    assert not pending(play.record.seeks)
+
+
+def test_removed_records_do_not_count_as_lost_once_their_offsets_are_deleted() -> None:
+    """FALSE VERDICT. The chunk ends with a batch whose last records are removed. Then the source deletes the batch."""
+    play, fetch = taken()
+    effects = play.tell(chunk(fetch, (0, 3, (0, 1))))
+    assert sent(play, effects) == [(8, 2, 0)]
+    effects = deleted(play, one(effects, FetchFrom), 5)
+    play.bind_all(effects)
+    assert offsets(play, 10, 12) == [5, 8, 9]
+    assert play.record.newest_verdicts == [Verdict(2, 4, "compacted"), Verdict(4, 5, "expired")]
+
+
+@pytest.mark.parametrize("known", [3, 4])
+def test_an_operator_decides_on_deleted_records_of_a_hole_if_the_lane_halts_at_losses(known: int) -> None:
+    """The operator is shown up to which offset the source has deleted records. It may have deleted more since."""
+    play, fetch = taken()
+    play.lane.on_loss = "halt"
+    effects = deleted(play, fetch, 4)
+    assert "[0, 4) were deleted" in one(effects, Halted).line
+    play.bind_all(effects)
+    play.fold(LaneSought(LANE, 0, 4, known, Origin("ada@host", "", 0)))
+    effects = play.tell(Released())
+    effects = plain(play, [*effects, *play.bind_all(effects), *play.ask_target(2)], (OwnBatch(0, 2, 6, 0, 1),))
+    fetch = fetched(play, [*effects, *play.bind_all(effects)])
+    effects = deleted(play, fetch, 4)
+    assert (play.lane.phase is Phase.HALTED) == (known < 4)
+    play.bind_all(effects)
+    assert offsets(play, 8, 9) == ([4, 5] if known == 4 else [0, 1])
+    play.lane.confirm_end = False
+    if known == 4:
+        assert sent(play, play.tell(chunk(one(effects, FetchFrom), (4, 5, (4, 5))))) == [(8, 2, 4)]
+
+
+def test_deleted_records_of_a_hole_are_not_left_out_while_their_batch_may_be_appended() -> None:
+    """DOUBLE or LOSS."""
+    play, fetch = taken(has_policies=False)
+    play.lane.late_writes.in_doubt_below = 20
+    play.bind_all(deleted(play, fetch, 4))
+    assert play.lane.phase is not Phase.COPYING
+    assert offsets(play, 8, 13) == [0, 1, 2, 3, 4, 5]

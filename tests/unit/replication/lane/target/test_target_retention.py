@@ -149,6 +149,20 @@ def test_another_leader_may_have_lost_what_a_resume_position_shows() -> None:
     assert not [each for each in repeated(leader_epoch=2) if isinstance(each, Halted)]
 
 
+@pytest.mark.parametrize(("last", "ordinal"), [(1, 2), (6, 7), (9, 9)])
+def test_a_lane_continues_with_the_ordinal_that_the_leader_expects(last: int, ordinal: int) -> None:
+    """NEEDLESS HALT. The log had lost all of the lane's records. A former holder began to copy them again, after
+    records of other clients, and retention has deleted everything. According to the ledger, the log ends with ordinal
+    8, but the leader has not appended it."""
+    play = opened(*BEGUN)
+    retake(play, 10, 10, 10, epoch=1)
+    effects = sandwich(play, last, 9, 9, leader_epoch=2)
+    while asked := [each for each in effects if isinstance(each, AskScan)]:
+        effects = play.tell(ScanAnswer(asked[0].question, 0, asked[0].purpose, 9, 9, (), (), False))
+    play.bind_all(effects)
+    assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, ordinal)
+
+
 def test_a_position_in_a_hole_is_moved_behind_it() -> None:
     """LOSS. A former holder found a hole that begins below the position, and began to copy its records again.
     Retention has deleted everything, and the broker has forgotten the producer. The ordinals of the hole were used, so
