@@ -98,7 +98,7 @@ ONLY_COUNTED = {
     "a lost record may be superseded below its offset",
     "a lookup reads what was appended and removed",
     "unread ordinals hold other records",
-    # Noticed only by stories in which the sequence numbers start again (`Story.until_wrap`).
+    # Noticed only by stories in which the sequence numbers start again (`Shape.until_wrap`).
     "sequence numbers start again",
     "sequence number 0 follows 2^31 - 1",
 }
