@@ -33,8 +33,8 @@ _ANY = "by chance"
 _PLAIN_SHARE, _TRAPS_SHARE, _PAIR_SHARE = 0.1, 0.7, 0.25
 """Shares of stories in a random world and with traps (`tests.sim.traps`), and of two themes among the others."""
 _WEAK_SHARE, _SCARCE_SHARE, _THEME_SHARE = 0.1, 0.15, 0.3
-"""Shares of stories in the mode at-least-once, with hardly any memory for runs, and with a theme beside traps. A world
-in which little else happens shows best what a trap leads to."""
+"""Shares of stories in the mode at-least-once, with hardly any memory for runs, and with a theme in addition to
+traps. A world in which little else happens shows best what a trap leads to."""
 _MOST_TRAPS = 4
 _WRAP_SHARE, _AT_WRAP_SHARE, _MOST_UNTIL_WRAP = 0.15, 0.5, 40
 """Share of stories in which the lane's sequence numbers start again at 0, share of those among them whose traps include

@@ -63,7 +63,7 @@ log = structlog.get_logger()
 
 
 class FlowSupervisor:
-    """Runs one flow of a daemon, from the first attempt to open its ledger to the release of its lease."""
+    """Runs one flow of a daemon: from the first attempt to open its ledger to the release of its lease."""
 
     def __init__(self, flow: FlowConfig, services: Services) -> None:
         self.flow = flow

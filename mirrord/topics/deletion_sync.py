@@ -58,8 +58,8 @@ class DeletionSync:
         self.deleted: set[TopicId] = set()
         """Target topics that this object has deleted and whose lanes are still in the ledger."""
         self._kept: dict[TopicId, str] = {}
-        """For each target topic that contains records from other writers: one line that tells operators why the topic
-        is not deleted."""
+        """For each target topic that contains records from other writers: a line for operators that says why the
+        topic is not deleted."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each. They concern target topics that will be deleted, and target topics that
         are kept although their source topics no longer exist."""

@@ -70,8 +70,8 @@ class CheckpointBook:
 
     def forget_unseen(self) -> None:
         """Forget the groups and partitions whose positions have not been added since the last call. Their topics were
-        deleted, or the groups no longer have committed offsets there. Do nothing if no positions were added at all,
-        because then nothing is known about any group.
+        deleted, or the groups no longer have committed offsets there. If no positions were added at all, nothing is
+        known about any group, and none is forgotten.
 
         The group follower passes all positions at least once a minute, so calls must be much further apart. If a
         forgotten group commits again, its next checkpoint is its first one.

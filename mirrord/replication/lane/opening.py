@@ -143,8 +143,8 @@ def check_former_holder(lane: Lane, record: LaneRecord) -> bool:
     taken.
 
     The lane takes several grants if appends are reported as failed. In the meantime, another replicator may have taken
-    the lane. What the lane was told about its former holder then does not apply to the holder that it takes the lane
-    from: nothing is known about that one. A lane that has already held a grant leaves, because another replicator has
+    the lane. The information about its former holder then does not apply to the holder from which it takes the lane,
+    and nothing is known about that holder. A lane that has already held a grant leaves, because another replicator has
     been given the lane after it.
     """
     takeover = lane.takeover

@@ -29,7 +29,7 @@ LONGEST_PAUSE_S = 60.0
 
 
 def line_of(error: int, batch: Batch) -> str:
-    """Return a line that tells the operator what the target refuses."""
+    """Return a line for operators that says what the target refuses."""
     return refusal_line(error, *_range(batch))
 
 

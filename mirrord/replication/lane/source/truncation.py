@@ -192,13 +192,23 @@ def _reading_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effec
     """Handle the answer to the question of `begin_to_read`."""
     known = lane.history.asked_before_reading
     if known is None or answer.error not in {NONE, OUT_OF_RANGE}:
-        lane.history.divergence_question = ask(lane)
-        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+        return _ask_later(lane, now)
     lane.history.asked_before_reading, lane.fetching = None, False
+    lost = _handle_loss(lane, now, answer, known[0])
+    return intake.want_more(lane) if lost is None else lost
+
+
+def _ask_later(lane: Lane, now: float) -> Effects:
+    """Ask the same question again after a pause, because the broker could not answer it."""
+    lane.history.divergence_question = ask(lane)
+    return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+
+
+def _handle_loss(lane: Lane, now: float, answer: DivergenceAnswer, until: int) -> Effects | None:
+    """If the answer shows that the source has lost copied records below the offset `until`, handle the loss. Otherwise,
+    return None."""
     start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
-    if start >= known[0]:
-        return intake.want_more(lane)
-    return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
+    return None if start >= until else _lose(lane, now, start, (answer.epoch, answer.end), until)
 
 
 def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
@@ -230,8 +240,7 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
 def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
     history = lane.history
     if answer.error not in {NONE, OUT_OF_RANGE}:
-        history.divergence_question = ask(lane)
-        return [Wake(history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+        return _ask_later(lane, now)
     known = last_copied.read_until(lane)
     start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
@@ -287,14 +296,13 @@ def _seek_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
     seeks ahead (see `lane.step`)."""
     known = lane.history.asked_before_seek
     if known is None or answer.error not in {NONE, OUT_OF_RANGE}:
-        lane.history.divergence_question = ask(lane)
-        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
+        return _ask_later(lane, now)
     lane.history.asked_before_seek, lane.fetching = None, False
-    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
-    if start >= known[0]:
-        lane.history.source_confirmed = True
-        return []
-    return _lose(lane, now, start, (answer.epoch, answer.end), known[0])
+    lost = _handle_loss(lane, now, answer, known[0])
+    if lost is not None:
+        return lost
+    lane.history.source_confirmed = True
+    return []
 
 
 def another_record(lane: Lane, now: float) -> Effects:

@@ -54,7 +54,7 @@ def leave_out_deleted(lane: Lane, log_start: int) -> Effects:
 
 
 def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
-    """Go on with the plan without the source offsets in `gone`, at the next ordinal. `run` is the run of this
+    """Remove the source offsets in `gone` from the plan, and continue it at the next ordinal. `run` is the run of this
     ordinal."""
     lane.skipped.clear()
     lane.position = run.offset + lane.next_ordinal - run.ordinal
@@ -70,8 +70,8 @@ def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
 
 
 def _passed(lane: Lane, start: int, end: int) -> list[LeftOut]:
-    """Return why the offsets [start, end) are left out, over which the lane has just passed. If the lane has not noted
-    a reason, the records are missing at the end of a batch. Brokers do not accept batches with gaps, so the log cleaner
+    """Return the offsets [start, end), which the lane has just skipped, with the reasons. If the lane has not noted a
+    reason, the records are missing at the end of a batch. Brokers do not accept batches with gaps, so the log cleaner
     must have removed them."""
     known = [each for each in lane.skipped if each.start < end and start < each.end]
     removed = [*uncovered((start, end), [(each.start, each.end) for each in known])]
@@ -86,7 +86,7 @@ def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[LeftOut]:
     """Yield the offsets from `position` onward whose records the log cleaner has removed, up to the end of the chunk.
 
     The log cleaner may have removed many records. Each change of the plan is a ledger entry with all of its runs, so
-    all removed records of a chunk are left out at once.
+    one change removes all of these records of a chunk from the plan.
     """
     at, buffer = chunk.start, chunk.buffer
     while lane.gap.compacts and chunk.end - at >= HEADER_LENGTH:

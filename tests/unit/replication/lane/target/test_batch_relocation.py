@@ -205,7 +205,7 @@ def test_the_search_includes_what_was_not_copied_before_the_first_record() -> No
     """LOSS. The source has lost the marker at offset 102, and the records after it. It has another record at offset
     102. The search did not find that one, because it began at offset 103."""
     verdicts = [Verdict(90, 95, "skipped"), Verdict(95, 100, "compacted"), Verdict(100, 103, "control")]
-    record = Record(source_runs=Runs([Run(0, 103)]), newest_verdicts=verdicts)
+    record = Record(source_runs=Runs([Run(0, 103)]), newest_verdicts=tuple(verdicts))
     assert search_range(record, 0, 1).start == 95
     assert search_range(record, 1500, 1501).start == 603
 
