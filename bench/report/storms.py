@@ -5,17 +5,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.faults.storm.kinds import KINDS, TWO_AT_ONCE
+from bench.faults.storm.kinds import KINDS, SEVERAL_AT_ONCE, TWO_AT_ONCE
 
 Result = dict[str, Any]
+_OVERLAPPING = (TWO_AT_ONCE, SEVERAL_AT_ONCE)
 
 _WORDS = """## Faults of all kinds
 
 `python -m bench.campaign --variant storm` plays chapters: clusters of two and three brokers, steady load, and one
-random fault after the other; {share:.0%} of the faults begin while another one lasts. At the end of a chapter, a
-different client (librdkafka) compares both clusters with each other, with what the source has acknowledged, and with
-what the ledger names. `unexplained` counts records that are missing, doubled, altered, out of order or foreign, and
-records that the ledger names although the target holds them.
+random fault after the other, or with `--at-once` several at any time. {share:.0%} of the faults begin while another one
+lasts. At the end of a chapter, a different client (librdkafka) compares both clusters with each other, with what the
+source has acknowledged, and with what the ledger names. `unexplained` counts records that are missing, doubled,
+altered, out of order or foreign, and records that the ledger names although the target holds them.
 [bench/README.md](../bench/README.md#faults-of-all-kinds) describes the load, the faults, and what they do not model.
 """
 
@@ -32,28 +33,31 @@ def _overlapping(results: Iterable[Result]) -> float:
     recoveries = Counter[bool]()
     for each in results:
         for kind, times in each["recoveries"].items():
-            recoveries[kind == TWO_AT_ONCE] += len(times)
+            recoveries[kind in _OVERLAPPING] += len(times)
     return recoveries[True] / max(1, recoveries.total())
 
 
 def _sums(results: Sequence[Result]) -> str:
     rows: list[list[str]] = []
-    for code in dict.fromkeys(each["code"] for each in results):
+    codes = list(dict.fromkeys(each["code"] for each in results))
+    for code in codes:
         mine = [each for each in results if each["code"] == code]
-        rows.append(
-            [
-                f"{mine[0]['at']} to {mine[-1]['at']}",
-                mine[-1]["commit"],
-                str(len(mine)),
-                f"{sum(each['seconds'] for each in mine) / 3600:.1f}",
-                f"{sum(each['records'] for each in mine):,}",
-                f"{sum(sum(each['faults'].values()) for each in mine):,}",
-                _counts(mine, "difference") or "none",
-                str(sum(not each["passed"] for each in mine)),
-            ]
-        )
+        rows.append([f"{mine[0]['at']} to {mine[-1]['at']}", mine[-1]["commit"], *_sum(mine)])
+    if len(codes) > 1:
+        rows.append(["in total", "", *_sum(results)])
     head = ["when", "commit", "chapters", "hours", "records", "faults", "unexplained", "failed chapters"]
     return "Chapters of the same code of mirrord, added up:\n\n" + _table(head, rows)
+
+
+def _sum(results: Sequence[Result]) -> list[str]:
+    return [
+        str(len(results)),
+        f"{sum(each['seconds'] for each in results) / 3600:.1f}",
+        f"{sum(each['records'] for each in results):,}",
+        f"{sum(sum(each['faults'].values()) for each in results):,}",
+        _counts(results, "difference") or "none",
+        str(sum(not each["passed"] for each in results)),
+    ]
 
 
 def _chapters(results: Sequence[Result]) -> str:
@@ -61,7 +65,7 @@ def _chapters(results: Sequence[Result]) -> str:
         [
             each["at"],
             str(each["seed"]),
-            f"{each['flavor']}, {each['engine']}",
+            f"{each['flavor']}, {each['engine']}, {each['at_once']} at once",
             " and ".join(map(str, each["brokers"])),
             f"{each['records']:,}",
             str(sum(each["faults"].values())),
@@ -79,11 +83,11 @@ def _chapters(results: Sequence[Result]) -> str:
 
 
 def _recoveries(results: Sequence[Result]) -> str:
-    words = {kind.name: kind.what for kind in KINDS} | {TWO_AT_ONCE: TWO_AT_ONCE}
+    words = {kind.name: kind.what for kind in KINDS} | {each: each for each in _OVERLAPPING}
     rows: list[list[str]] = []
     for name, what in words.items():
         times = [each for result in results for each in result["recoveries"].get(name, ())]
-        faults = len(times) if name == TWO_AT_ONCE else sum(result["faults"].get(name, 0) for result in results)
+        faults = len(times) if name in _OVERLAPPING else sum(result["faults"].get(name, 0) for result in results)
         if times:
             columns = zip(*times, strict=True)
             rows.append([what, str(faults), *(f"{statistics.median(each):.1f}, {max(each):.1f}" for each in columns)])

@@ -50,6 +50,8 @@ class Plan:
     sizes: Mapping[Side, int]
     """The number of brokers of each cluster."""
     missing: Missing
+    at_once: int = 1
+    """Number of faults that last at any time."""
     only: frozenset[str] = frozenset()
     """Names of the only kinds of faults. Empty: all."""
     evidence: Path | None = None
@@ -174,7 +176,7 @@ def _play(plan: Plan, ground: Ground, outcome: Outcome, print_line: PrintLine) -
         ),
     }
     chance = Random(plan.seed)
-    striker = Striker(ground, Order(plan.kinds, chance), watches, chance)
+    striker = Striker(ground, Order(plan.kinds, chance), watches, chance, at_once=plan.at_once)
     outcome.record, began = striker.record, time.monotonic()
     try:
         striker.run(plan.minutes * 60)

@@ -41,6 +41,8 @@ class Wanted:
     engine: Literal["ray", "process"]
     records_per_s: float
     chapter_minutes: float
+    at_once: int
+    """Number of faults that last at any time."""
     flavor: Flavor | None
     """The flavor of all chapters. None: they take turns."""
     only: frozenset[str]
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--chapter-minutes", type=float, default=15, help="of a chapter of the storm (default: %(default)s)"
     )
     parser.add_argument("--rate", type=float, default=20_000, help="records/s of the storm (default: %(default)s)")
+    parser.add_argument("--at-once", type=int, default=1, help="faults of the storm at any time (default: %(default)s)")
     parser.add_argument("--flavor", choices=FLAVORS, help="of all chapters of the storm (default: in turn)")
     names = [kind.name for kind in KINDS]
     parser.add_argument("--only", choices=names, action="append", help="kinds of faults of the storm (default: all)")
@@ -66,6 +69,7 @@ def wanted(arguments: argparse.Namespace) -> Wanted:
         engine=arguments.engine,
         records_per_s=arguments.rate,
         chapter_minutes=arguments.chapter_minutes,
+        at_once=arguments.at_once,
         flavor=arguments.flavor,
         only=frozenset(arguments.only or ()),
         keep=arguments.keep,
@@ -94,6 +98,7 @@ def _arguments(wanted: Wanted) -> list[str]:
     arguments = ["--variant", "storm", f"--minutes={wanted.minutes}", f"--seed={wanted.seed}"]
     arguments += [f"--engine={wanted.engine}", f"--rate={wanted.records_per_s}"]
     arguments += [f"--chapter-minutes={wanted.chapter_minutes}", *(f"--only={kind}" for kind in sorted(wanted.only))]
+    arguments += [f"--at-once={wanted.at_once}"]
     arguments += [f"--flavor={wanted.flavor}"] if wanted.flavor else []
     return [*arguments, *([] if wanted.keep else ["--try"])]
 
@@ -145,6 +150,7 @@ def _plan(wanted: Wanted, lacking: Missing, played: int, minutes: float) -> Plan
         flavor=wanted.flavor or possible[number % len(possible)],
         sizes=sizes(number),
         missing=lacking,
+        at_once=wanted.at_once,
         only=wanted.only,
         evidence=_EVIDENCE / str(seed),
     )
@@ -175,6 +181,7 @@ def result(outcome: Outcome) -> pages.Result:
         "seed": plan.seed,
         "engine": plan.engine,
         "flavor": plan.flavor,
+        "at_once": plan.at_once,
         "brokers": [plan.sizes["source"], plan.sizes["target"]],
         "seconds": round(outcome.seconds, 1),
         "load": round(outcome.load, 2),

@@ -15,6 +15,7 @@ Flavor = Literal["plain", "disks", "clocks", "upgrade"]
 FLAVORS: tuple[Flavor, ...] = ("plain", "disks", "clocks", "upgrade")
 NEED_OF_FLAVOR: Mapping[Flavor, Need] = {"disks": "namespaces", "clocks": "faketime", "upgrade": "older Kafka"}
 TWO_AT_ONCE = "two faults at once"
+SEVERAL_AT_ONCE = "several faults at any time"
 
 
 @dataclass(frozen=True, kw_only=True)

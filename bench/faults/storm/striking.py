@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from bench.faults.storm.ground import Ground, Side, part
-from bench.faults.storm.kinds import TWO_AT_ONCE, Kind, Order
+from bench.faults.storm.kinds import SEVERAL_AT_ONCE, TWO_AT_ONCE, Kind, Order
 from bench.faults.storm.own_strikes import DAEMON, OWN
 from bench.faults.storm.strikes import STRIKES
 from bench.faults.storm.watch import MOST_S, Watch
@@ -48,8 +48,13 @@ class Record:
 class Striker:
     """Strikes at a ground."""
 
-    def __init__(self, ground: Ground, order: Order, watches: Mapping[Side, Watch], chance: Random) -> None:
+    def __init__(
+        self, ground: Ground, order: Order, watches: Mapping[Side, Watch], chance: Random, *, at_once: int = 1
+    ) -> None:
+        """If `at_once` is above 1, this many faults last at any time. They say little about recovery, because each of
+        them may interrupt the records while another one is healed."""
         self.record = Record()
+        self._at_once = at_once
         self._ground = ground
         self._order = order
         self._watches = watches
@@ -60,20 +65,46 @@ class Striker:
     def run(self, seconds: float) -> None:
         """Strike for this time, and return when all faults are healed. Raises EnvironmentFault."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not self.record.failures:
+        threads = [threading.Thread(target=self._strike_until, args=(end,)) for _ in range(self._at_once - 1)]
+        for thread in threads:
+            thread.start()
+        try:
+            self._lead_until(end)
+        finally:
+            for thread in threads:
+                thread.join()
+
+    def _lead_until(self, end: float) -> None:
+        """Strike, and start again what has ended by itself."""
+        while self._continues(end):
             self._ground.streams.check()
             self.keep_daemon()
             self._keep_nodes()
-            if self._chance.random() < TWO_SHARE:
-                both = [threading.Thread(target=self._one, args=(self._kind(), False)) for _ in range(2)]
+            if self._at_once > 1:
+                self._one(self._kind(), SEVERAL_AT_ONCE)
+            elif self._chance.random() < TWO_SHARE:
+                both = [threading.Thread(target=self._one, args=(self._kind(), TWO_AT_ONCE)) for _ in range(2)]
                 for thread in both:
                     thread.start()
                     time.sleep(self._chance.random() * 2)
                 for thread in both:
                     thread.join()
             else:
-                self._one(self._kind(), True)
-            time.sleep(self._chance.random() * _GAP_S)
+                self._one(self._kind())
+            self._pause()
+
+    def _strike_until(self, end: float) -> None:
+        while self._continues(end):
+            self._pause()
+            self._one(self._kind(), SEVERAL_AT_ONCE)
+
+    def _continues(self, end: float) -> bool:
+        return time.monotonic() < end and not self.record.failures and not self._ground.ending.is_set()
+
+    def _pause(self) -> None:
+        with self._lock:
+            gap_s = self._chance.random() * _GAP_S
+        time.sleep(gap_s)
 
     def keep_daemon(self) -> None:
         """Start the daemon again if it has ended by itself, as a service manager does."""
@@ -99,14 +130,15 @@ class Striker:
         with self._lock:
             return next(self._order)
 
-    def _one(self, kind: Kind, alone: bool) -> None:
-        """Strike once. Errors become failures of the chapter."""
+    def _one(self, kind: Kind, beside: str = "") -> None:
+        """Strike once. Errors become failures of the chapter. `beside` names the entry of the recoveries that gets this
+        one. Empty: that of the kind, because no other fault lasts at the same time."""
         try:
-            self._strike(kind, alone=alone)
+            self._strike(kind, beside)
         except Exception as error:  # noqa: BLE001 - it ends the chapter
             self.record.failures.append(f"{kind.name}: {type(error).__name__}: {error}")
 
-    def _strike(self, kind: Kind, *, alone: bool) -> None:
+    def _strike(self, kind: Kind, beside: str) -> None:
         strike, ground = (OWN.get(kind.name) or STRIKES[kind.name]), self._ground
         with self._lock:
             hold_s, chance = self._chance.uniform(*kind.hold_s), Random(self._chance.randrange(1 << 32))
@@ -137,7 +169,7 @@ class Striker:
         self._await("target", healed, "healed", results, lost)
         for thread in begun:
             thread.join()
-        self._note(kind, number, blow.what, (struck, healed), results, lost, alone=alone)
+        self._note(kind, number, blow.what, (struck, healed), results, lost, beside)
 
     def _await(self, side: Side, since: float, what: str, results: dict[str, float | None], lost: set[str]) -> None:
         found, missing = self._watches[side].await_since(since, self._ended)
@@ -157,8 +189,7 @@ class Striker:
         times: tuple[float, float],
         results: Mapping[str, float | None],
         lost: set[str],
-        *,
-        alone: bool,
+        beside: str,
     ) -> None:
         struck, healed = times
         if lost:
@@ -167,8 +198,8 @@ class Striker:
         recovery = Recovery(
             (results["source"] or 0) - struck, (results["target"] or 0) - struck, (results["healed"] or 0) - healed
         )
-        self.record.recoveries[kind.name if alone else TWO_AT_ONCE].append(recovery)
+        self.record.recoveries[beside or kind.name].append(recovery)
         self._ground.print_line(
-            f"{number}: {what} for {healed - struck:.1f} s{'' if alone else ' (two at once)'}; source after "
+            f"{number}: {what} for {healed - struck:.1f} s{f' ({beside})' if beside else ''}; source after "
             f"{recovery.source_s:.1f} s, target {recovery.target_s:.1f} s, {recovery.healed_s:.1f} s after the end"
         )

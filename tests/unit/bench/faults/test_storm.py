@@ -188,7 +188,7 @@ def test_the_verdict_says_where() -> None:
 def chapter(**more: Any) -> dict[str, Any]:
     return {
         "at": "2026-11-27 00:00 UTC", "commit": "c", "code": "x", "seed": 1, "engine": "ray", "flavor": "plain",
-        "brokers": [3, 2], "seconds": 1800.0, "records": 1_000, "faults": {"source-kill": 2},
+        "at_once": 1, "brokers": [3, 2], "seconds": 1800.0, "records": 1_000, "faults": {"source-kill": 2},
         "recoveries": {"source-kill": [[1.0, 2.0, 3.0], [2.0, 4.0, 5.0]], "two faults at once": [[1.0, 9.0, 9.0]]},
         "restarts": 0, "unavailable": {"source-cut": "not root"}, "named": {"expired": 5}, "difference": {},
         "failures": [], "passed": True, **more,
@@ -200,6 +200,7 @@ def test_the_page_adds_up_the_chapters_of_the_same_code() -> None:
     page = storms.section([old, chapter(), chapter(commit="d")])
     assert "| b | 1 | 0.5 | 1,000 | 2 | 1 missing | 1 |" in page
     assert "| d | 2 | 1.0 | 2,000 | 4 | none | 0 |" in page
+    assert "| in total |  | 3 | 1.5 | 3,000 | 6 | 1 missing | 1 |" in page
     assert "| `kill -9` of a source broker | 4 | 1.5, 2.0 | 3.0, 4.0 | 4.0, 5.0 |" in page
     assert "| two faults at once | 2 | 1.0, 1.0 | 9.0, 9.0 | 9.0, 9.0 |" in page
     assert "- `source-cut`: not root" in page
