@@ -49,6 +49,12 @@ SECONDS_PER_KILL = 4.5
 """Approximate time of a kill and the recovery. The records must flow at a rate that lasts to the end."""
 _LOOK_S = 0.2
 
+_SIMULATED = (
+    *(f"mirrord/{package}" for package in ("replication", "ledger", "model", "kafka/protocol", "kafka/rules")),
+    "tests/sim",
+)
+"""The code that stories depend on."""
+
 PrintLine = Callable[[str], None]
 
 
@@ -345,6 +351,7 @@ def _simulate(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
         print_line(f"never reached: {statement}")
     passed = not outcome.failed and not unlisted
     result: pages.Result = {
+        "code": pages.code_of(*_SIMULATED),
         "seed": outcome.seed,
         "stories": outcome.stories,
         "steps": outcome.steps,

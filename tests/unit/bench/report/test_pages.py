@@ -216,3 +216,13 @@ def test_the_page_of_the_profile_keeps_what_was_written_by_hand(
     begin, end = pages.FIGURES
     assert written.partition(begin)[0] == page.partition(begin)[0]
     assert written.partition(end)[2] == page.partition(end)[2]
+
+
+def test_runs_of_the_simulator_on_the_same_code_are_added_up() -> None:
+    run = {
+        "at": "2026-11-28 00:00 UTC", "commit": "c", "code": "x", "seed": 1, "stories": 1_000, "steps": 250,
+        "seconds": 30.0, "violations": 0, "machine": "m", "versions": {"kafka": "4"},
+    }  # fmt: skip
+    page = pages._simulator([run | {"code": "w", "violations": 1}, run, run | {"seed": 2, "violations": 2}])
+    assert "| the last code, in total |  |  | 2,000 |  | 60 | 2 |  |" in page
+    assert "in total" not in pages._simulator([run])
