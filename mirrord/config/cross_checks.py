@@ -102,7 +102,7 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
     names = f'the flows "{one.name}" and "{other.name}" copy topics with the same names in both directions'
     if one.sync.configs and other.sync.configs:
         yield f"{names}; only one of them may sync configs: set sync = {{ configs = false }} in the other one"
-    if one.sync.acls != "off" and other.sync.acls != "off":
+    if one.sync.acls_mode != "off" and other.sync.acls_mode != "off":
         yield f'{names}; only one of them may sync ACLs: set sync = {{ acls = "off" }} in the other one'
     following = [flow for flow in (one, other) if flow.follows_groups]
     if len(following) == 2:

@@ -138,14 +138,15 @@ class SyncConfig(msgspec.Struct, frozen=True):
         ),
     ] = "target"
     acls: Annotated[
-        AclsMode,
+        AclsMode | None,
         Key(
             one_of(AclsMode),
             'Which ACLs are synced. `"read-only"`: ACLs on individual topics, except those that allow writing. '
             '`"exact"`: all ACLs on topics and groups; ACLs that mirrord has added are removed when they are removed '
-            'from the source. `"off"`: none.',
+            'from the source. `"off"`: none. The other two require ALTER on the target cluster.',
+            unset='`"off"`',
         ),
-    ] = "read-only"
+    ] = None
     every_ms: Annotated[
         int, Key(EVERY, "Interval at which the configs and ACLs of both clusters are compared.", name="every")
     ] = 5_000
@@ -155,6 +156,11 @@ class SyncConfig(msgspec.Struct, frozen=True):
     filter_settings: Annotated[
         PolicySettings, Key(settings_of("filter_configs"), "Arguments of the policy in `filter_configs`.")
     ] = {}
+
+    @property
+    def acls_mode(self) -> AclsMode:
+        """Return which ACLs are synced."""
+        return self.acls or "off"
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):

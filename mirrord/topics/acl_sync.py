@@ -65,12 +65,12 @@ def rights_of(
     `copies` maps the flow's target topics to their source topics. `known_names` contains the names that the ledger has
     assigned to target topics.
     """
-    if flow.sync.acls == "off":
+    if flow.sync.acls_mode == "off":
         return None
     names = naming_of(flow)
     below = _below(copies.values())
     known = TopicNames(selects, below, names.target_topic, names.target_prefix, known_names.beside)
-    return Rights(flow, acl_policy(flow.sync.acls), known, source, target)
+    return Rights(flow, acl_policy(flow.sync.acls_mode), known, source, target)
 
 
 async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) -> AclComparison:
@@ -124,6 +124,9 @@ class AclSync:
         `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault if a cluster does not
         answer.
         """
+        if self._flow.sync.acls is None:
+            self._warn_once(ledger)
+            return
         names = copy_names(ledger, self._flow)
         rights = rights_of(self._flow, self._selects, copies, names, self._source, self._target)
         if rights is None or self._is_early():
@@ -146,6 +149,14 @@ class AclSync:
             self._log(fact)
         self._pause(bool(refused))
         self._log_lines(_refusal(refused) or seen.fault, seen.remarks)
+
+    def _warn_once(self, ledger: FlowState) -> None:
+        """Warn if the flow has added ACLs, and its configuration no longer says what happens to them. They were added
+        when ACLs were synced by default."""
+        line = unset_mode_remark(ledger)
+        if line and not self.remarks:
+            log.warning("acls_not_synced", flow=self._flow.name, reason=line)
+        self.remarks = (line,) if line else ()
 
     def _is_early(self) -> bool:
         self._wait_ms -= self._flow.sync.every_ms
@@ -170,6 +181,17 @@ class AclSync:
         if fact.added or fact.removed:
             added, removed = [f"{rule}" for rule in fact.added], [f"{rule}" for rule in fact.removed]
             log.info("acls_synced", flow=self._flow.name, added=added, removed=removed)
+
+
+def unset_mode_remark(ledger: FlowState) -> str:
+    """Return a remark about the ACLs that a flow without `sync.acls` has added, or an empty string."""
+    if not ledger.acls:
+        return ""
+    which = "1 ACL" if len(ledger.acls) == 1 else f"{len(ledger.acls)} ACLs"
+    return (
+        f"mirrord has added {which} to the target, but sync.acls is not set, so ACLs are neither added nor removed; "
+        'set it to "read-only" or "exact" to sync them, or to "off" to leave them as they are'
+    )
 
 
 def _refusal(refused: Mapping[AclRule, str]) -> str:

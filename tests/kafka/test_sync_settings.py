@@ -231,7 +231,7 @@ def test_a_daemon_keeps_settings_and_deletes_what_is_gone(lab_pair: LabPair, tmp
     topic, name = create_topic(source, unique("orders"), 1, retention_ms="7200000"), unique("sync")
     by_hand = create_topic(source, f"{topic}-by-hand", 1)
     create_topic(target, f"eu.{by_hand}", 1)
-    more = 'propagate_deletes = true\ndelete_grace = "1s"\nsync = { every = "200ms" }'
+    more = 'propagate_deletes = true\ndelete_grace = "1s"\nsync = { acls = "read-only", every = "200ms" }'
     path = conf(tmp_path, source, target, f"{topic}.*", flow=name, flow_more=more)
     fill(source, topic, 1, 100)
     with Daemon(path) as daemon:

@@ -332,7 +332,7 @@ def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> It
     if flow.sync.configs:
         for name in sorted(plan.targets):
             yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its configs in sync"))
-    if flow.sync.acls != "off":
+    if flow.sync.acls_mode != "off":
         yield _cluster(flow.source, "DESCRIBE", "to read ACLs")
         yield _cluster(flow.target, "ALTER", "to write ACLs")
     if flow.propagate_deletes:

@@ -38,7 +38,7 @@ def test_nothing_changes() -> None:
         ({"topics": ("payments", "orders")}, "topics: a different order"),
         ({"refresh_ms": 1000}, "refresh_ms: 5000 -> 1000"),
         ({"groups": msgspec.structs.replace(FLOW.groups, mode="off")}, "groups.mode: follow -> off"),
-        ({"sync": msgspec.structs.replace(FLOW.sync, acls="off")}, "sync.acls: read-only -> off"),
+        ({"sync": msgspec.structs.replace(FLOW.sync, acls="off")}, "sync.acls: null -> off"),
         ({"refresh_ms": None}, "refresh_ms: 5000 -> null"),
     ],
 )

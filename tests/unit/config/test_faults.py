@@ -263,9 +263,10 @@ def same_names(source: str, target: str, **settings: str) -> str:
 
 
 def test_identity_both_ways() -> None:
-    there = same_names("eu", "us", sync="{ configs = true }")
+    there = same_names("eu", "us", sync='{ acls = "exact" }')
     load_text(CLUSTERS + there + same_names("us", "eu"), "conf.toml")
-    report = faults(CLUSTERS + there + same_names("us", "eu", sync="{ configs = true }"))
+    load_text(CLUSTERS + there + same_names("us", "eu", sync="{ configs = false }"), "conf.toml")
+    report = faults(CLUSTERS + there + same_names("us", "eu", sync='{ acls = "read-only" }'))
     assert "only one of them may sync configs: set sync = { configs = false }" in report
     assert 'only one of them may sync ACLs: set sync = { acls = "off" }' in report
     report = faults(CLUSTERS + there + same_names("us", "eu", groups='{ mode = "follow" }'))

@@ -80,7 +80,7 @@ FLOWS = st.builds(
         configs=st.booleans(),
         exclude_configs=LISTS,
         use_defaults_from=st.sampled_from(["source", "target"]),
-        acls=st.sampled_from(["read-only", "exact", "off"]),
+        acls=st.sampled_from([None, "read-only", "exact", "off"]),
         every_ms=EVERY,
     ),
     heartbeats=st.builds(

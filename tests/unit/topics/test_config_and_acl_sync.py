@@ -53,7 +53,7 @@ def settings(source: FakeCluster, target: FakeCluster, flow: FlowConfig = FLOW) 
     return SettingsSync(flow, FakeUpkeep(source), FakeUpkeep(target))
 
 
-def acls(source: FakeCluster, target: FakeCluster, mode: str = "exact") -> AclSync:
+def acls(source: FakeCluster, target: FakeCluster, mode: str | None = "exact") -> AclSync:
     flow = msgspec.structs.replace(FLOW, sync=msgspec.structs.replace(FLOW.sync, acls=mode))
     return AclSync(flow, lambda topic: topic.startswith("orders"), FakeUpkeep(source), FakeUpkeep(target))
 
@@ -231,6 +231,26 @@ async def test_read_only_after_exact_takes_back_its_own_rights_to_write_and_on_g
         await acls(source, target, "off").round(COPIES, ledger.state, ledger.recorder)
         assert target.rules == {by_hand, at_copy(READ)}
         assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
+
+
+async def test_a_flow_that_has_added_acls_warns_if_the_mode_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(acl_sync.log, "warning", lambda event, **more: lines.append(f"{event}: {more['reason']}"))
+    source, target = clusters()
+    source.rules, target.rules = {READ}, set()
+    async with book() as ledger:
+        unset = acls(source, target, None)
+        await unset.round(COPIES, ledger.state, ledger.recorder)
+        assert (lines, unset.remarks, target.rules) == ([], (), set())
+        await acls(source, target, "read-only").round(COPIES, ledger.state, ledger.recorder)
+        for _ in range(2):
+            await unset.round(COPIES, ledger.state, ledger.recorder)
+        (line,) = lines
+        assert line.startswith("acls_not_synced: mirrord has added 1 ACL to the target, but sync.acls is not set")
+        assert [f"acls_not_synced: {remark}" for remark in unset.remarks] == lines
+        off = acls(source, target, "off")
+        await off.round(COPIES, ledger.state, ledger.recorder)
+        assert (len(lines), off.remarks, target.rules) == (1, (), {at_copy(READ)})
 
 
 async def test_acls_that_a_dead_holder_granted_without_recording_them_are_ours() -> None:
@@ -431,7 +451,8 @@ async def test_the_plan_says_what_is_done_and_does_nothing() -> None:
     source.rules, target.rules = {READ}, set()
     lost = TopicCreated("orders-old", TopicId("old"), "eu.orders-old", TopicId("gone"), 1)
     target.topics["eu.orders-old"] = Topic("eu.orders-old", TopicId("gone"), 1)
-    flow = msgspec.structs.replace(FLOW, propagate_deletes=True)
+    sync = msgspec.structs.replace(FLOW.sync, acls="read-only")
+    flow = msgspec.structs.replace(FLOW, propagate_deletes=True, sync=sync)
     async with book() as ledger:
         await ledger.recorder.write([lost])
         looked = await Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims()).preview()

@@ -96,7 +96,7 @@ def test_the_defaults_are_those_of_mirrormaker() -> None:
             refresh_ms=600_000,
             replication_factor=2,
             groups=GroupsConfig(refresh_ms=600_000),
-            sync=SyncConfig(every_ms=600_000),
+            sync=SyncConfig(acls="read-only", every_ms=600_000),
             heartbeats=HeartbeatsConfig(emit="both", replication_factor=3),
             mm2_records=Mm2RecordsConfig(
                 checkpoints_every_ms=60_000,

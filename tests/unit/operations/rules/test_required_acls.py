@@ -111,9 +111,9 @@ def test_mirrords_own_topics() -> None:
 @pytest.mark.parametrize(
     ("wish", "right"),
     [
-        ({"sync": SyncConfig(acls="off")}, Right("us", "topic", "eu.orders", "ALTER_CONFIGS")),
-        ({"sync": SyncConfig(configs=False)}, Right("us", "cluster", "kafka-cluster", "ALTER")),
-        ({"sync": SyncConfig(configs=False)}, Right("eu", "cluster", "kafka-cluster", "DESCRIBE")),
+        ({"sync": SyncConfig()}, Right("us", "topic", "eu.orders", "ALTER_CONFIGS")),
+        ({"sync": SyncConfig(configs=False, acls="exact")}, Right("us", "cluster", "kafka-cluster", "ALTER")),
+        ({"sync": SyncConfig(configs=False, acls="read-only")}, Right("eu", "cluster", "kafka-cluster", "DESCRIBE")),
         ({"propagate_deletes": True}, Right("us", "topic", "eu.orders", "DELETE")),
         ({"groups": GroupsConfig()}, Right("eu", "group", "*", "DESCRIBE")),
         ({"groups": GroupsConfig()}, Right("us", "group", "*", "READ")),
