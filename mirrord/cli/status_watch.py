@@ -22,9 +22,10 @@ from mirrord.operations.status_report import gather_status
 _WIDTH_COLUMNS = 180
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Return a console with the width of the terminal, or a wide console if the output does not go to a terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=_WIDTH_COLUMNS)
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr) if is_terminal else Console(stderr=stderr, width=_WIDTH_COLUMNS)
 
 
 def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:

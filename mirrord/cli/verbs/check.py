@@ -16,13 +16,15 @@ from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.findings import Finding
 from mirrord.operations.advertised_brokers import ClusterSeen
 from mirrord.operations.check_findings import CheckReport, check
+from mirrord.operations.rules.acl_commands import acl_commands
 from mirrord.operations.status_report import PATIENCE_S
 from policies.policy_trial import LOADING
 
 _EPILOG = """Checks whether every broker can be reached and is new enough, and whether mirrord has the permissions that
 this configuration requires. Also finds configs that make the target refuse or rewrite records, old backlogs,
 unsynchronized clocks, name collisions and other hazards. --json lists every required permission, whether or not it has
-been granted. Exit code 0: a start would succeed; 1: it would fail, or would not do what the configuration asks for.
+been granted. --acls prints the commands of kafka-acls.sh that grant them. Exit code 0: a start would succeed; 1: it
+would fail, or would not do what the configuration asks for.
 
 Nothing is changed, except with --probe, which writes a few batches to the topic mirrord.<flow>.probe on each target and
 then deletes the topic. The first start of a flow does the same."""
@@ -38,7 +40,13 @@ def register(verbs: Verbs) -> None:
         action="store_true",
         help="also test, with a temporary topic, whether the target's brokers allow exactly-once copying",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print one JSON document")
+    shown.add_argument(
+        "--acls",
+        action="store_true",
+        help="print the commands that grant exactly the permissions that this file needs, and all findings on stderr",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,6 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     report = msgspec.structs.replace(report, findings=(*report.findings, *notes))
     if arguments.json:
         print(msgspec.json.encode(report).decode())
+    elif arguments.acls:
+        console(stderr=True).print(Group(*_lines(report)), soft_wrap=True)
+        print(*acl_commands((seen.right for seen in report.rights), config.flows, config.clusters), sep="\n")
     else:
         console().print(Group(*_lines(report)), soft_wrap=True)
     return 0 if report.would_start else 1
