@@ -22,6 +22,7 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.config_findings import expiry_ms, own_topics_findings, settings_findings
 from mirrord.operations.granted_acls import RightSeen
 from mirrord.operations.hazard_survey import find_hazards, read_state
+from mirrord.operations.rules.weak_settings import weak_settings
 from mirrord.operations.start_offset_preview import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.operations.start_refusals import token_fault
 from mirrord.supervision.broker_probe import NotProbed, probe_target
@@ -57,6 +58,7 @@ async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckR
     looks = [check_brokers(alias, config.clusters[alias], timeout_s) for alias in used]
     seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
     findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
+    findings += weak_settings(config)
     if fault := token_fault(config):
         findings.append(
             Finding(severity="error", where="[http]", what=fault, do="put a token there, or remove the setting")

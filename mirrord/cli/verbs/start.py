@@ -31,6 +31,7 @@ from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.catch_up import CatchUp
+from mirrord.operations.rules.weak_settings import weak_lines
 from mirrord.operations.start_refusals import check_start
 from mirrord.runtime import logs
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
@@ -127,6 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "--until-caught-up exits by itself and reports what was copied: it cannot be combined with --detach"
         )
+    remarks = (*remarks, *weak_lines(config))
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
     if arguments.detach or terminal:
