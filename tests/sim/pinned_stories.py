@@ -429,4 +429,14 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
     (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
 )
 """The same, with as many steps as `bench.stories` plays."""
+BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
+    (
+        334085989338,
+        "unclean, old records",
+        "sequence",
+        ("batch_where_copies_were", "lost_before_the_first_fetch", "foreign_between_two_batches"),
+        31,
+    ),
+)
+"""The same, with the number of records before the lane's sequence numbers start again at 0."""
 LONG_STEPS = 300
