@@ -427,6 +427,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
     ),
     (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
+    # An election brought back records whose ordinals had been given to others, and the source had deleted both
+    (
+        769700231751,
+        "compacted copy, beside others, old records",
+        "sequence",
+        ("expired_while_away", "election_while_idle", "bytes_after_a_drain"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
