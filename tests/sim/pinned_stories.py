@@ -427,6 +427,19 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
     ),
     (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
+    # The state had forgotten verdicts that no longer applied
+    (
+        921392853632,
+        "plain",
+        "sequence",
+        ("killed_with_decided_records", "disconnected_with_decided_records", "everything_lost_before_a_handoff"),
+    ),
+    (
+        1090902750124,
+        "suspended brokers",
+        "sequence",
+        ("killed_with_decided_records", "disconnected_with_decided_records", "everything_lost_before_a_handoff"),
+    ),
     # An election brought back records whose ordinals had been given to others, and the source had deleted both
     (
         769700231751,
