@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from tests.sim.forgotten_verdicts import ForgottenVerdicts
 from tests.sim.stored import Stored
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Checks:
     """The last ledger entry that has changed the source offsets of ordinals."""
     halts: list[int] = field(default_factory=list[int])
     """The ledger entries that halt the lane, or would halt it if they took effect."""
+    forgotten: ForgottenVerdicts = field(default_factory=ForgottenVerdicts)
     derived: dict[object, Any] | None = None
     """What the present check has derived (`once_a_check`), or None if there is none."""
 

@@ -37,9 +37,9 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     told = [each for each in sorted(explained.items()) if each[0] < once and not _is_unknown(world, each[0])]
     if false := [each for each in told if not _is_true(world, *each)]:
         return f"verdicts that are not true: {false}"
-    counts = Counter(_bound(world).values())
-    if not source.cut and +counts != +Counter(record.verdicts.counts):
-        return f"the ledger counts {record.verdicts.counts}, and holds {dict(+counts)}"
+    counts = world.checks.forgotten.counted(_bound(world), record)
+    if not source.cut and counts != +Counter(record.verdicts.counts):
+        return f"the ledger counts {record.verdicts.counts}, and holds {dict(counts)}"
     return ""
 
 

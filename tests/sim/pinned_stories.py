@@ -427,6 +427,36 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
     ),
     (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
+    # The state had forgotten verdicts that no longer applied
+    (
+        921392853632,
+        "plain",
+        "sequence",
+        ("killed_with_decided_records", "disconnected_with_decided_records", "everything_lost_before_a_handoff"),
+    ),
+    (
+        1090902750124,
+        "suspended brokers",
+        "sequence",
+        ("killed_with_decided_records", "disconnected_with_decided_records", "everything_lost_before_a_handoff"),
+    ),
+    # An election brought back records whose ordinals had been given to others, and the source had deleted both
+    (
+        769700231751,
+        "compacted copy, beside others, old records",
+        "sequence",
+        ("expired_while_away", "election_while_idle", "bytes_after_a_drain"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
+BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
+    (
+        334085989338,
+        "unclean, old records",
+        "sequence",
+        ("batch_where_copies_were", "lost_before_the_first_fetch", "foreign_between_two_batches"),
+        31,
+    ),
+)
+"""The same, with the number of records before the lane's sequence numbers start again at 0."""
 LONG_STEPS = 300

@@ -12,7 +12,7 @@ import pytest
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.pinned_stories import ALSO_FAILED, LONG, LONG_STEPS, ONCE_FAILED, TRAPPED
+from tests.sim.pinned_stories import ALSO_FAILED, BEFORE_WRAP, LONG, LONG_STEPS, ONCE_FAILED, TRAPPED
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import THEMES, shape_named
 from tests.sim.traps.setting import shape_with
@@ -26,9 +26,17 @@ last one that did (docs/explanation/gaps.md, "Open"). The short form plays the s
 SHORT = "MIRRORD_SIM_STORIES" not in os.environ
 
 
-def play(seed: int, theme: str = "", mode: Mode = "sequence", traps: tuple[str, ...] = (), steps: int = STEPS) -> Story:
+def play(
+    seed: int,
+    theme: str = "",
+    mode: Mode = "sequence",
+    traps: tuple[str, ...] = (),
+    steps: int = STEPS,
+    until_wrap: int = 0,
+) -> Story:
     """Play a seed, and name it if it fails."""
-    story = Story(seed, shape_with(replace(shape_named(theme), mode=mode), traps) if theme else None)
+    shape = replace(shape_named(theme), mode=mode, until_wrap=until_wrap) if theme else None
+    story = Story(seed, shape_with(shape, traps) if shape is not None else None)
     try:
         story.run(steps)
     except Exception as fault:
@@ -63,6 +71,13 @@ def test_stories_with_traps_that_once_went_wrong(
 @pytest.mark.parametrize(("seed", "theme", "mode", "traps"), LONG)
 def test_long_stories_that_once_went_wrong(seed: int, theme: str, mode: Mode, traps: tuple[str, ...]) -> None:
     play(seed, theme, mode, traps, LONG_STEPS)
+
+
+@pytest.mark.parametrize(("seed", "theme", "mode", "traps", "until_wrap"), BEFORE_WRAP)
+def test_stories_before_the_wrap_that_once_went_wrong(
+    seed: int, theme: str, mode: Mode, traps: tuple[str, ...], until_wrap: int
+) -> None:
+    play(seed, theme, mode, traps, LONG_STEPS, until_wrap)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

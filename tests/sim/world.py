@@ -133,6 +133,7 @@ class World:
     def write_entry(self, entry: Entry) -> int:
         """Append an entry to the ledger; returns its offset."""
         self.ledger.append(entry)
+        kept = self.checks.forgotten.kept_by(self.truth.lanes.get(LANE))
         bound = fold(self.truth, entry, len(self.ledger) - 1)
         for fact, binds in zip(entry.facts, bound, strict=True):
             if isinstance(fact, LaneHalted):
@@ -154,6 +155,7 @@ class World:
                 target_retention.rebuilt(self, fact.first)
             if isinstance(fact, Quarantined) and fact.skip and self.shape.on_reject == "skip":
                 self.letters.check(fact)
+        self.checks.forgotten.note(kept, entry.facts, self.truth.lanes.get(LANE), self.gaps)
         return len(self.ledger) - 1
 
     # --- hosts

@@ -34,6 +34,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     replaced,
     search_range,
 )
+from mirrord.replication.lane.target.evidence import reassigned_since
 from mirrord.replication.lane.target.relocation_result import Located
 
 Compacts = Callable[[], Awaitable[bool | None]]
@@ -99,7 +100,7 @@ class BatchRelocation:
             if standing and self._read_committed:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
-            opens = await self._opens(record, wanted, last, originals, high_watermark)
+            opens = await self._opens(record, wanted, own, originals, high_watermark)
             located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -151,11 +152,19 @@ class BatchRelocation:
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=await compacts() is not False)
 
     async def _opens(
-        self, record: LaneRecord, wanted: AskRebuild, last: int, originals: Sequence[SourceBatch], end: int
+        self,
+        record: LaneRecord,
+        wanted: AskRebuild,
+        own: Sequence[OwnBatch],
+        originals: Sequence[SourceBatch],
+        end: int,
     ) -> Callable[[int], bool]:
-        """Return a function that checks one of the ordinals from `wanted.first` up to `last` (see `open_ordinals`). If
-        the source has not written the record of an ordinal yet, the target holds another record, so more than one may
-        have been sent. The source log ends at the offset `end`, and contains the batches `originals`."""
+        """Return a function that checks one of the ordinals from `wanted.first` up to the last one in `own`, which are
+        the lane's batches in the target (see `open_ordinals`). If the source has not written the record of an ordinal
+        yet, or if the ordinal was assigned to this record after its batch had been appended, the target holds another
+        record, so more than one may have been sent. The source log ends at the offset `end`, and contains the batches
+        `originals`."""
+        last = nearest(own[-1].base_sequence, wanted.first) + own[-1].count - 1 if own else wanted.first - 1
         pieces = list(record.source_runs.between(wanted.first, last)) if wanted.first <= last else []
         beyond = [
             (ordinal + at, offset + at)
@@ -164,7 +173,7 @@ class BatchRelocation:
         ]
         never = await unwritten(self._asks, self._source_partition, beyond, record.epochs)
         opens = open_ordinals(record, wanted.unread_from)
-        absent = (*never, *replaced(record.epochs, pieces, originals))
+        absent = (*never, *replaced(record.epochs, pieces, originals), *reassigned_since(record, own, wanted.first))
         return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
@@ -180,7 +189,8 @@ class BatchRelocation:
             if header.producer_id != wanted.producer_id:
                 continue
             count = header.last_offset_delta + 1
-            own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
+            where = header.base_offset, count, header.base_sequence
+            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch))
             ordinal = nearest(header.base_sequence, wanted.first)
             cut = max(wanted.first - ordinal, 0)
             if cut >= count:

@@ -8,6 +8,7 @@ source no longer has records that were to be copied again.
 from collections.abc import Iterator
 
 from mirrord.ledger.facts.core import Reason, TakeoverChecked
+from mirrord.model.intervals import joined, within
 from mirrord.model.runs import Run
 from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
@@ -77,7 +78,8 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
     If the source has lost the records in the map in an election, the target usually holds the records in the map: the
     lane copied them before the election. There are two exceptions: a batch that was appended before the ordinals were
     reassigned (see `evidence.note_earlier`), and records in the map that may never have been read (see `_is_unread`).
-    In both cases, the lane must not conclude that the source has lost records that were copied.
+    In both cases, the lane must not conclude that the source has lost records that were copied. If such a batch
+    certainly holds other records than those in the map, the result is False even if no ordinals are in doubt.
 
     If the source has not had the records in the map yet, the map is wrong.
     """
@@ -102,12 +104,15 @@ def _unsettled(lane: Lane, answer: CheckAnswer) -> Iterator[int]:
     if record is None or lane.has_policies:
         return
     yield from (start for start, end in answer.replaced if _is_unsent(lane, record, answer, start, end))
+    others = joined(lane.log.reassigned)
+    yield from (start for each in (*answer.gone, *answer.replaced) for start, _ in within(each, others))
     if record.regiven < 0:
         return
     first, until = reassigned_ordinals.in_doubt(lane)
     if _is_deleted_in_doubt(lane, answer) and not lane.log.cleaned:
         yield answer.first
-    gone = (*answer.gone, *_replaced_earlier(lane, answer))
+    earlier = joined(lane.log.earlier)
+    gone = (*answer.gone, *(part for each in answer.replaced for part in within(each, earlier)))
     yield from (max(start, first) for start, end in gone if end > first and start < until)
     doubtful = (max(start, first) for start, end in answer.replaced if end > first)
     yield from (start for start in doubtful if _is_unread(lane, record, answer, start))
@@ -130,16 +135,6 @@ def _is_deleted_in_doubt(lane: Lane, answer: CheckAnswer) -> bool:
     """
     first, end = reassigned_ordinals.in_doubt(lane)
     return lane.phase is Phase.RESUMING and end > lane.resume_ordinal and answer.deleted_until > first
-
-
-def _replaced_earlier(lane: Lane, answer: CheckAnswer) -> Iterator[tuple[int, int]]:
-    """Yield ranges [start, end) of ordinals from `CheckAnswer.replaced`. The batches with these ordinals had been
-    appended before an earlier read of the target log, although that read did not show them (see
-    `evidence.note_earlier`)."""
-    for start, end in answer.replaced:
-        for first, behind in lane.log.earlier:
-            if start < behind and first < end:
-                yield max(start, first), min(end, behind)
 
 
 def _is_unsent(lane: Lane, record: LaneRecord, answer: CheckAnswer, first: int, end: int) -> bool:

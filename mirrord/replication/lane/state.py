@@ -231,6 +231,8 @@ class TargetLog:
     earlier: tuple[tuple[int, int], ...] = ()
     """Ordinals [first, end) of batches that were appended before an earlier read of the log, although that read did not
     show them (see `evidence.note_earlier`)."""
+    reassigned: tuple[tuple[int, int], ...] = ()
+    """Those of the ordinals in `earlier` that were certainly assigned to other records since."""
     look_back: int = 0
     """How many offsets below the end of the target log the lane searches for the last batch that it wrote."""
     out_of_order: tuple[int, int, int] = (-1, -1, 0)

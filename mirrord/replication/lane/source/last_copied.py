@@ -5,7 +5,7 @@ A request contains the source offset after a copied record and the leader epoch 
 the broker's answer shows whether its log has this record.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
@@ -16,7 +16,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import mended_until
-from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, replaced_from
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     epoch_at,
@@ -74,8 +74,10 @@ def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) 
     verdicts, or if the epoch is not known.
     """
     record = lane.record
-    highest = highest_copied(record, 0, end, position) if record is not None else None
-    if record is None or (highest is not None and (known is None or known[0] <= highest[0])):
+    if record is None:
+        return None
+    highest = max((offset for offset, _ in _highest_of_epochs(record, 0, end, position)), default=-1)
+    if highest >= 0 and (known is None or known[0] <= highest):
         return None
     if known is not None:
         return known
@@ -136,13 +138,20 @@ def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = 
     if highest is None:
         return None
     offset, ordinal = highest
-    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
-    if epoch >= 0:
+    *_, (_, epoch, limit) = replaced_from(record, known_epochs(lane, ordinal), ordinal, end)
+    if epoch >= 0 and offset < limit:
         return offset + 1, epoch
+    found = (each for each in _highest_of_epochs(record, first, end, below) if each[1] >= 0)
+    return max(((at + 1, known) for at, known in found), default=None)
+
+
+def _highest_of_epochs(record: LaneRecord, first: int, end: int, below: int) -> Iterator[tuple[int, int]]:
+    """Yield the highest source offset below `below` of the ordinals [first, end) for each recorded epoch, and this
+    epoch. Records that the source has replaced are ignored."""
     first = max(first, record.source_runs.at(0).ordinal)
-    edges = [first, *(each for each, _ in record.epochs if first < each < end), end]
-    found = ((highest_copied(record, *pair, below), recorded_at(record.epochs, pair[0])) for pair in pairwise(edges))
-    return max(((at[0] + 1, known) for at, known in found if at is not None and known >= 0), default=None)
+    for piece, epoch, limit in replaced_from(record, record.epochs, first, end):
+        if (found := highest_copied(record, *piece, min(below, limit))) is not None:
+            yield found[0], epoch
 
 
 def read_until(lane: Lane) -> tuple[int, int] | None:

@@ -1,11 +1,12 @@
 """Evidence about the target log: what the broker remembers about the producer, and whether the log has lost its last
 records."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import OwnBatch
+from mirrord.replication.lane.signals import LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane
 
 
@@ -144,7 +145,8 @@ def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
     The leader at that time no longer had these batches: an election or the log cleaner had removed them from its log. A
     replica that still has them has since become the leader. In the meantime, this holder or a former one may have
-    assigned their ordinals to other records.
+    assigned their ordinals to other records. Even if those were acknowledged, the log does not have them, so the lane
+    compares the batches with the source. A `Rewound` shows from which ordinal onward others were assigned.
     """
     rewinds = lane.record.rewinds if lane.record is not None else ()
     positions = [(each.ordinal, each.leader_epoch) for each in (lane.resume_position, *(note for _, note in rewinds))]
@@ -152,4 +154,23 @@ def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
         first = nearest(batch.base_sequence, lane.resume_position.ordinal)
         begins = [ordinal for ordinal, epoch in positions if 0 <= batch.leader_epoch < epoch]
         if begins and min(begins) < first + batch.count:
-            lane.log.earlier += ((max(first, min(begins)), first + batch.count),)
+            begin = max(first, min(begins))
+            lane.log.earlier += ((begin, first + batch.count),)
+            lane.trusted = min(lane.trusted, begin)
+    if lane.record is not None:
+        lane.log.reassigned += tuple(reassigned_since(lane.record, own, lane.resume_position.ordinal))
+
+
+def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> Iterator[Interval]:
+    """Yield the ordinals [start, end) that were assigned to other records after batches with these ordinals had been
+    appended (see `note_earlier`). The target log therefore has other records than those in the map. `near` is an
+    ordinal near those of the batches.
+
+    If the map says that it is not known which records the target has under some of these ordinals
+    (`HoleFound.is_open`), they are left out."""
+    for batch in own:
+        begins = (each.first for _, each in record.rewinds if 0 <= batch.leader_epoch < each.leader_epoch)
+        first = nearest(batch.base_sequence, near)
+        start, end = max(first, min(begins, default=first + batch.count)), first + batch.count
+        if start < end:
+            yield from uncovered((start, end), ((hole.first, hole.last + 1) for hole in record.holes if hole.is_open))

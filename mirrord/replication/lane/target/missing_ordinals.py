@@ -340,7 +340,7 @@ def forget(lane: Lane) -> None:
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     lane.log.epoch_end, lane.log.is_shared_proven = -1, False
     lane.log.held_scan, lane.log.unchanged = None, None
-    lane.log.last_by_look_up, lane.log.earlier = None, ()
+    lane.log.last_by_look_up, lane.log.earlier, lane.log.reassigned = None, (), ()
     note_acknowledged(lane)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
-from mirrord.ledger.facts.core import AnyFact, SourceRun, TargetRun
+from mirrord.ledger.facts.core import AnyFact, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_relocation import POLICY, BatchRelocation
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
@@ -134,6 +134,27 @@ def test_uncommitted_records_that_a_compacted_target_may_have_lost_are_not_new()
     located = relocated(source, numbers, 0, (Run(0, 2),), is_compacted=True, regiven=True).located
     assert located is not None
     assert located.missing == ((2, 4),)
+
+
+@pytest.mark.parametrize(("leader_epoch", "unknown"), [(1, ()), (2, ((0, 2),))])
+def test_a_batch_is_not_that_of_records_to_which_its_ordinals_were_assigned_later(
+    leader_epoch: int, unknown: tuple[tuple[int, int], ...]
+) -> None:
+    """FALSE MAP. An election brought back a batch of offsets 0 and 1. Its ordinals had been assigned to offsets 2 and 3
+    since, and the source has deleted all four records. The batch has epoch 1. If the ordinals were assigned in epoch 1
+    as well, the log may have had the batch then."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    numbers = tuple(source.offset_of)
+    source.append(2, 1)
+    source.append(1, 1)
+    source.expire(2)
+    rewound = Rewound(0, 0, 2, leader_epoch)
+    again = SourceRun(LANE, 1, (Run(0, 2),), (Verdict(0, 2, "expired"),), rewound=rewound)
+    located = relocated(source, numbers, 0, (Run(0, 0),), again).located
+    assert located is not None
+    assert located.open == unknown
+    assert (located.missing, located.next_offset) == ((), 4)
 
 
 def test_the_lane_continues_with_records_that_the_source_has_deleted() -> None:

@@ -81,3 +81,45 @@ def test_where_a_log_diverges_after_a_hole_whose_records_are_gone(offset: int, s
     play.lane.next_ordinal = play.lane.acked = 8
     play.lane.position = offset + 2
     assert last_copied.divergence_of_copied(play.lane, 0, 9) == start
+
+
+def replaced() -> Play:
+    """Offsets 2 to 9 were copied as ordinals 0 to 7, and the target has lost them. Before any of them was copied again,
+    the source lost them as well. The lane has copied three records of epoch 3 there as ordinals 8 to 10. Offset 5 is a
+    transaction marker."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 2),), (), ((0, 0),)))
+    play.fold(HoleFound(LANE, 1, 0, 7, 8, 16), SourceRun(LANE, 1, (Run(8, 2), Run(16, 10)), (), ((8, 0),)))
+    play.fold(SourceRun(LANE, 1, (Run(8, 2),), (), ((8, 3),)))
+    play.fold(SourceRun(LANE, 1, (Run(11, 6),), (Verdict(5, 6, "control"),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = play.lane.resume_ordinal = 11
+    play.lane.position = 6
+    return play
+
+
+def test_the_source_is_not_asked_about_records_that_it_has_replaced() -> None:
+    """DOUBLED. The source was asked about offset 9 of epoch 0. It answered that its epoch 0 ends at offset 2. So the
+    lane took the records of epoch 3 for lost, and copied them again."""
+    play = replaced()
+    assert last_copied.last_copied(play.lane) == (5, 3)
+    assert last_copied.left_at(play.lane, (5, 3), 11, 6) == (5, 3)
+    play.lane.position = 2
+    assert last_copied.furthest(play.lane) == (5, 3)
+
+
+def test_records_that_the_source_has_replaced_do_not_determine_the_epoch_of_a_fetch() -> None:
+    """DOUBLED. The fetch from offset 6 carried epoch 0, and the source answered that its epoch 0 ends at offset 2."""
+    play = replaced()
+    source_epochs.recall(play.lane)
+    assert play.lane.epoch == 3
+
+
+def test_a_later_epoch_at_a_higher_offset_replaces_nothing() -> None:
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (6, 1))))
+    play.fold(HoleFound(LANE, 1, 2, 3, 10, 12), SourceRun(LANE, 1, (Run(10, 2), Run(12, 10)), (), ((10, 0), (12, 2))))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 11
+    play.lane.position = 3
+    assert last_copied.furthest(play.lane) == (10, 1)

@@ -2,8 +2,9 @@
 brings back a log that has them."""
 
 import pytest
+from msgspec.structs import replace
 
-from mirrord.ledger.facts.core import Rewound, SourceRun, Verdict
+from mirrord.ledger.facts.core import Rewound, SourceRun, TakeoverChecked, TargetRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -20,7 +21,7 @@ from mirrord.replication.lane.target.evidence import note_earlier
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.test_eighth_faults import read
 from tests.unit.replication.lane.test_rebuilding import LANE
-from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
 OTHERS = ((10, 13),)
 # Ordinals 7 to 9, appended by the first holder in epoch 1.
@@ -93,3 +94,40 @@ def test_a_position_that_revoked_another_one_counts_too() -> None:
     rewound = Rewound(8, 8, 20, 6)
     assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 5), rewound=rewound) == ((8, 9),)
     assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 6), rewound=rewound) == ()
+
+
+@pytest.fixture
+def copied() -> Faulty:
+    """Ordinals 0 to 9 were assigned to source offsets 11 to 20 while the leader of epoch 2 had none of the lane's
+    records, and were acknowledged. A comparison has found that they are the records in the map. The leader of epoch 3
+    has lost them."""
+    play = opened(*BEGUN)
+    rewound, gone = Rewound(0, 0, 13, 2), Verdict(0, 11, "expired")
+    play.fold(SourceRun(LANE, 1, (Run(0, 11),), (gone,), ((0, 0),), regiven=True, rewound=rewound))
+    play.fold(TargetRun(LANE, 1, 0, 13, 2), TakeoverChecked(LANE, 1, 0, 9, "equal"))
+    mark = progress_at(10, state="copying", epoch=2)
+    play.take(replace(mark, grant=play.record.grant, target_offset=23, source_offset=21, rewinds=1))
+    return play
+
+
+def compared_again(play: Faulty) -> AskCheck:
+    """The leader has ordinals 7 to 9. Its cleaner has removed those before them."""
+    asked = one(read(play, play.ask_target(13, epoch=3), (1, 10), own=CAME_BACK, others=OTHERS), AskSuperseded)
+    return one(play.tell(SupersededAnswer(asked.question, 0)), AskCheck)
+
+
+def test_acknowledged_records_are_compared_if_the_log_has_earlier_batches_of_their_ordinals(copied: Faulty) -> None:
+    """LOSS. The lane took the batch of ordinals 7 to 9 for the acknowledged records of source offsets 18 to 20."""
+    check = compared_again(copied)
+    assert check.first <= 7
+    assert (check.last, check.start) == (9, 7)
+    copied.tell(CheckAnswer(check.question, 0, check.first, check.last, "different"))
+    assert copied.lane.phase is Phase.REBUILDING
+
+
+def test_records_that_the_source_has_deleted_are_not_taken_for_those_of_an_earlier_batch(copied: Faulty) -> None:
+    """FALSE MAP. The source has neither the records in the map nor those of the batch. The ledger said that the target
+    has those in the map."""
+    check = compared_again(copied)
+    copied.tell(CheckAnswer(check.question, 0, check.first, check.last, "unverifiable", gone=((7, 10),)))
+    assert copied.lane.phase is Phase.REBUILDING
