@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from tests.sim import toy
 from tests.sim.stored import BatchId, Stored
 from tests.sim.target import Broker, FakeTarget
@@ -50,14 +50,22 @@ class InTransaction(Stored):
 
     def encoded(self, keys: int) -> bytes:
         """The batch as it is stored."""
-        marker = self.ending is not None
+        who = (producer_id(self.producer), self.epoch)
+        if self.ending is not None:
+            return toy.marker(
+                self.base,
+                commit=self.ending == "commit",
+                newest_ms=self.newest_ms,
+                producer=who,
+                leader_epoch=self.leader_epoch,
+            )
         data = toy.encode(
             self.base,
             self.end - 1,
             [(offset, number) for offset, number in enumerate(self.contents, self.base) if number],
             newest_ms=self.newest_ms,
-            attributes=TRANSACTIONAL | CONTROL * marker,
-            producer=(producer_id(self.producer), self.epoch, self.sequence),
+            attributes=TRANSACTIONAL,
+            producer=(*who, self.sequence),
             leader_epoch=self.leader_epoch,
             keys=keys,
         )
