@@ -85,7 +85,7 @@ def test_a_record_may_follow_an_older_one_that_no_lookup_could_keep_from_followi
     that, the key has an older value of the source, whether or not the second one is copied again."""
     world = overwritten(-1, 1, 2)
     world.known.limits[min(world.source.offset_of)] = Limit(0)
-    world.known.limits[min(world.source.offset_of) + 1] = 1
+    world.known.limits[min(world.source.offset_of) + 1] = Limit(1)
     check_order_of_keys(world)
 
 
