@@ -23,7 +23,7 @@ from tests.fixtures.attic import scarce
 from tests.sim.host import Shape
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import BESIDE, PLAIN, THEMES, shape_named
-from tests.sim.traps.setting import AT_WRAP, TRAPS, draw_traps, shape_with
+from tests.sim.traps.setting import AT_WRAP, TRAPS, draw_beside_transactions, draw_traps, shape_with
 
 _AT_ONCE = 100
 _GARBAGE = 200_000
@@ -39,7 +39,11 @@ _MOST_TRAPS = 4
 _WRAP_SHARE, _AT_WRAP_SHARE, _MOST_UNTIL_WRAP = 0.15, 0.5, 40
 """Share of stories in which the lane's sequence numbers start again at 0, share of those among them whose traps include
 one that waits for this, and the highest number of records before it."""
+_OTHERS_SHARE, _BESIDE_SHARE, _MOST_OTHERS = 0.2, 0.6, 2
+"""Share of stories in which other clients write to the target in transactions, share of those among them whose traps
+need this, and the highest number of these clients."""
 _UNTIL_WRAP = "records that the lane of that story copies before its sequence numbers start again at 0"
+_OTHERS = "clients that write to the target of that story in transactions"
 _STEPS_WITH_TRAPS = 300
 """A trap waits for its moment, and is set again after it has struck."""
 
@@ -55,6 +59,7 @@ class Drawn(NamedTuple):
     traps: tuple[str, ...] = ()
     steps: int = STEPS
     until_wrap: int = 0
+    others: int = 0
 
     def __str__(self) -> str:
         """Return the options that replay it."""
@@ -63,6 +68,7 @@ class Drawn(NamedTuple):
         words += ["--scarce"] if self.scarce else []
         words += [f"--steps {self.steps}"] if self.steps != STEPS else []
         words += [f"--until-wrap {self.until_wrap}"] if self.until_wrap else []
+        words += [f"--others {self.others}"] if self.others else []
         return " ".join([*words, *(f"--trap {each}" for each in self.traps)])
 
 
@@ -87,13 +93,27 @@ class Outcome:
 
 def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     """Return story `number` of a seed."""
-    drawn = _drawn(seed, number, themes)
-    # This is drawn last, and separately, so that the other stories stay the same.
+    # These are drawn last, and separately, so that the other stories stay the same.
+    return _beside_transactions(seed, number, _near_wrap(seed, number, _drawn(seed, number, themes)))
+
+
+def _near_wrap(seed: int, number: int, drawn: Drawn) -> Drawn:
     chance = random.Random(f"{seed} {number} wrap")
     if chance.random() >= _WRAP_SHARE:
         return drawn
     at_wrap = (chance.choice(AT_WRAP),) if drawn.traps and chance.random() < _AT_WRAP_SHARE else ()
     return drawn._replace(traps=drawn.traps + at_wrap, until_wrap=chance.randint(1, _MOST_UNTIL_WRAP))
+
+
+def _beside_transactions(seed: int, number: int, drawn: Drawn) -> Drawn:
+    chance = random.Random(f"{seed} {number} others")
+    if chance.random() >= _OTHERS_SHARE:
+        return drawn
+    drawn = drawn._replace(others=chance.randint(1, _MOST_OTHERS))
+    if chance.random() >= _BESIDE_SHARE:
+        return drawn
+    traps, theme = draw_beside_transactions(chance), drawn.theme or chance.choice(PLAIN)
+    return drawn._replace(theme=theme, traps=traps, steps=_STEPS_WITH_TRAPS)
 
 
 def _drawn(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
@@ -114,12 +134,13 @@ def _drawn(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
 
 def _shape(drawn: Drawn) -> Shape:
     shape = replace(shape_named(drawn.theme), mode=drawn.mode, until_wrap=drawn.until_wrap)
+    shape = replace(shape, others=drawn.others)
     return shape_with(shape, drawn.traps)
 
 
 def begun(drawn: Drawn) -> Story:
     """Return the story before its first step."""
-    return Story(drawn.seed, _shape(drawn) if drawn.theme else None, drawn.until_wrap)
+    return Story(drawn.seed, _shape(drawn) if drawn.theme else None, drawn.until_wrap, drawn.others)
 
 
 def collect_rarely() -> None:
@@ -201,6 +222,7 @@ def main() -> int:
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
     parser.add_argument("--steps", type=_count, default=STEPS, help="of that story (default: %(default)s)")
     parser.add_argument("--until-wrap", type=_count, default=0, metavar="RECORDS", help=_UNTIL_WRAP)
+    parser.add_argument("--others", type=_count, default=0, metavar="CLIENTS", help=_OTHERS)
     parser.add_argument("--trap", action="append", choices=sorted(TRAPS), default=[], help="play that story with it")
     arguments = parser.parse_args()
     themes = tuple(arguments.theme or ())
@@ -208,7 +230,7 @@ def main() -> int:
         if len(themes) > 1:
             parser.error("--story takes one --theme")
         theme, traps = "".join(themes), tuple(arguments.trap)
-        how = (arguments.mode, arguments.scarce, traps, arguments.steps, arguments.until_wrap)
+        how = (arguments.mode, arguments.scarce, traps, arguments.steps, arguments.until_wrap, arguments.others)
         return _show(Drawn(arguments.story, theme, *how))
     limits = {"processes": arguments.processes, "minutes": arguments.minutes}
     outcome = run(

@@ -33,6 +33,7 @@ from mirrord.replication.lane.target.superseded_records import AskSuperseded, Su
 from tests.fixtures.fake_pipe import as_any
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
 from tests.sim.slow_brokers import READS
+from tests.sim.transactions import uncommitted
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
@@ -162,7 +163,7 @@ def looked_up(world: "World", host: "Host", question: AskSuperseded) -> Supersed
     asked = asked_about(world, record, question)
     committed, hidden = target.read(0, target.high_watermark), target.hidden(target.leader)
     between = [number for number, each in asked.items() if each.kind == "between"]
-    world.known.look_up(host.name, asked, committed, target.epoch, hidden, between)
+    world.known.look_up(host.name, asked, committed, target.epoch, hidden, between, uncommitted(target))
     found = presumed(world, asked, answer, may_be_appended_until(world, record, question))
     world.known.presumed |= found
     world.known.presume(found, target.brokers[target.leader], question.end, target.key)

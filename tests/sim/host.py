@@ -101,6 +101,8 @@ class Shape:
     slow_wire: bool = False
     foreign: bool = False
     """Another client writes to the target partition as well."""
+    others: int = 0
+    """The number of clients that write to the target partition in transactions."""
     truncation: bool = False
     """The source loses records by unclean elections."""
     retention: bool = False

@@ -26,6 +26,19 @@ class Lookup(NamedTuple):
     """Number of other writers' records that were there."""
     epoch: int
     """The target's leader epoch at that time."""
+    unseen: frozenset[int] = frozenset()
+    """Those of these records that were not committed."""
+
+
+class Limit(NamedTuple):
+    """Up to which of other writers' records a holder could see them when it appended a record."""
+
+    foreign: int
+    unseen: frozenset[int] = frozenset()
+    """Those of them that it could not see, because they were not committed."""
+
+
+_UNLIMITED = Limit(NEVER)
 
 
 class Plan(NamedTuple):
@@ -99,8 +112,9 @@ class Known:
         """The same for those that a foreign record superseded, and that were not appended since."""
         self.ordinals: dict[int, int] = {}
         """Number → the ordinal under which it was appended last."""
-        self.limits: dict[int, int] = {}
+        self.limits: dict[int, Limit] = {}
         """Number → the same for the holder that appended it last."""
+        self.theirs_seen: set[int] = set()  # numbers of other writers' records that lookups have seen
         self.deleted: dict[str, set[Copy]] = {}
         """Holder → copies that retention has deleted from the target, of which the holder cannot know."""
         self.epochs = UnknownEpochs()
@@ -156,6 +170,7 @@ class Known:
         epoch: int,
         hidden: Collection[int] = (),
         between: Collection[int] = (),
+        unseen: frozenset[int] = frozenset(),
     ) -> None:
         """A holder asks whether the target has newer records than these. It reads up to the high watermark. The log
         hides the `hidden` records. The holder takes the records `between` for never appended, unless the log has newer
@@ -163,14 +178,18 @@ class Known:
         only what that one saw counts: the ledger does not show that the record was appended again (decision 95)."""
         self.lookups += 1
         self.epochs.look_up(holder, asked, committed)
-        numbers = (-number for stored in committed for number in stored.numbers if number < 0)
-        lookup = Lookup(holder, max(numbers, default=0), epoch)
+        numbers = [-number for stored in committed for number in stored.numbers if number < 0]
+        lookup = Lookup(holder, max(numbers, default=0), epoch, unseen)
+        self.theirs_seen.update(numbers)
         replanned = self.replanned.get(holder, set()).intersection(between)
         self.overlooked.get(holder, set()).difference_update(asked)
         for number in asked:
             before = self.looked_up.setdefault(number, [])
-            seen = min(lookup.foreign, before[-1].foreign) if before and number in replanned else lookup.foreign
-            before.append(lookup._replace(foreign=seen))
+            if before and number in replanned:
+                seen = min(lookup.foreign, before[-1].foreign)
+                before.append(lookup._replace(foreign=seen, unseen=unseen | before[-1].unseen))
+            else:
+                before.append(lookup)
             self.hidden.pop(number, None)
             if number in hidden:
                 self.hidden[number] = before[-1]
@@ -208,7 +227,7 @@ class Known:
             self.first_appended.setdefault(number, foreign)
             holder, lookup = self._judged_by(request, number, lost.get(number, 0))
             # Between the lookup and the append others may write, and brokers have no conditional append.
-            self.limits[number] = NEVER if lookup is None else lookup.foreign
+            self.limits[number] = _UNLIMITED if lookup is None else Limit(lookup.foreign, lookup.unseen)
             if lookup is not None and self.hidden.pop(number, None) is lookup:
                 hidden.add(number)
             if not lost and not self.is_hidden:
@@ -237,7 +256,7 @@ class Known:
         """Bytes that everyone had given up were appended: no lookup could keep these records out. Returns them."""
         numbers = {number for _, number in toy.records(data)}
         for number in numbers:
-            self.appended[number], self.limits[number] = foreign, 0
+            self.appended[number], self.limits[number] = foreign, Limit(0)
             self.late.add(number)
             self.first_appended.setdefault(number, foreign)
             self.left_out.pop(number, None)
@@ -259,7 +278,8 @@ class Known:
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
         """One of these foreign records was known to be newer, and could be seen, when this record was appended."""
         known = max(self.taken[number], self.unknowing.get(number, 0))
-        return any(known < each <= self.limits.get(number, NEVER) for each in theirs)
+        limit = self.limits.get(number, _UNLIMITED)
+        return any(known < each <= limit.foreign and each not in limit.unseen for each in theirs)
 
     def resumed(self, host: Host, begun: ResumePosition) -> None:
         """A holder has found out where the target log ends, and continues there. `begun` is its former resume
@@ -268,7 +288,7 @@ class Known:
         if host.lane.log.end_epoch != target.epoch:
             return
         leader = target.brokers[target.leader]
-        there = [each for stored in leader.whole if stored.end <= end for each in stored.numbers]
+        there = [each for stored in leader.whole if stored.end <= end for each in stored.written]
         foreign = -min(there, default=0)
         self.epochs.resumed(there)
         asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}

@@ -18,6 +18,7 @@ from mirrord.model.names import TopicId
 from tests.sim import toy
 from tests.sim.source import OUT_OF_RANGE, FakeSource, SourceBatch
 from tests.sim.target import FakeTarget, Stored
+from tests.sim.transactions import InTransaction, aborted, last_stable
 
 PARTITION = PartitionId("orders", TopicId("S" * 22), 0)
 """The fake logs have no other partition, so they ignore its name."""
@@ -66,7 +67,7 @@ class SourceReader:
 
 
 class TargetReader:
-    """Reads the log of the target's leader, as `Stretches` and `Asks` do. Nobody writes in transactions there."""
+    """Reads the log of the target's leader, as `Stretches` and `Asks` do."""
 
     def __init__(self, log: FakeTarget) -> None:
         self._target = log
@@ -75,7 +76,6 @@ class TargetReader:
         self, _partition: PartitionId, start: int, end: int, *, committed: bool = False
     ) -> AsyncGenerator[ReadBatch, None]:
         """`Stretches.read`."""
-        del committed
         log = self._target
         if start >= end:
             return
@@ -83,10 +83,12 @@ class TargetReader:
             raise ReadFailed(TIMED_OUT)
         if not log.start <= start <= log.end:
             raise ReadFailed(OUT_OF_RANGE)
+        visible = last_stable(log) if committed else log.high_watermark
+        gone = aborted(log) if committed else ()
         for stored in log.read(start, end):
-            if stored.end <= log.high_watermark:
-                yield _read(_bytes(stored, log.keys))
-        if end > log.high_watermark:
+            if stored.end <= visible:
+                yield _read(_bytes(stored, log.keys), aborted=stored.id in gone)
+        if end > visible:
             raise ReadFailed(TIMED_OUT)
 
     def bounds(self, _partition: PartitionId, _leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
@@ -95,7 +97,7 @@ class TargetReader:
 
     def last_stable(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
         """`Asks.last_stable`."""
-        self.bounds(partition, -1, lambda error, end, _: report(error, end))
+        self.bounds(partition, -1, lambda error, end, _: report(error, min(end, last_stable(self._target))))
 
 
 class _Batch(ReadBatch):
@@ -119,6 +121,8 @@ def _read(data: bytes, *, aborted: bool = False) -> ReadBatch:
 @lru_cache(1000)
 def _bytes(stored: Stored, keys: int) -> bytes:
     """A batch of the target. The cleaner has removed the records with the number 0."""
+    if isinstance(stored, InTransaction):
+        return stored.encoded(keys)
     data = toy.encode(
         stored.base,
         stored.end - 1,

@@ -10,6 +10,7 @@ from tests.sim.host import LANE
 from tests.sim.known import NEVER
 from tests.sim.newer_records import seems_newer
 from tests.sim.operator import orders
+from tests.sim.transactions import never_seen
 from tests.sim.world import World
 
 
@@ -62,6 +63,7 @@ def _was_superseded(world: World, offset: int, reason: Reason) -> bool:
         return False
     key, known = world.target.key(number), world.known
     theirs = range(known.first_appended.get(number, NEVER) + 1, world.target.foreign_numbers + 1)
+    theirs = (each for each in theirs if each not in never_seen(world))
     ours = (each for each in known.appended if world.source.offset_of[each] > offset)
     is_newer = any(world.target.key(each) == key for each in (*theirs, *ours))
     return is_newer or number in known.presumed or seems_newer(world, number)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, truth
+from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, transactions, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.past import acked_in_story
@@ -48,10 +48,10 @@ def shape_of(rng: random.Random) -> Shape:
 class Story:
     """Plays a world from a seed."""
 
-    def __init__(self, seed: int, shape: Shape | None = None, until_wrap: int = 0) -> None:
-        """Without a shape, the seed determines the kind of world, except for `Shape.until_wrap`."""
+    def __init__(self, seed: int, shape: Shape | None = None, until_wrap: int = 0, others: int = 0) -> None:
+        """Without a shape, the seed determines the kind of world, except for `Shape.until_wrap` and `Shape.others`."""
         self.rng = random.Random(seed)
-        self.shape = shape or replace(shape_of(self.rng), until_wrap=until_wrap)
+        self.shape = shape or replace(shape_of(self.rng), until_wrap=until_wrap, others=others)
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
         self.diligence = 0.93
@@ -83,10 +83,7 @@ class Story:
             self._move()
         if self.shape.far:
             self._go_far()
-        if self.shape.frozen:
-            late_bytes.suspend(world)
-        if self.shape.suspends or self.shape.throttles:
-            slow_brokers.strike(world)
+        self._act()
         if self.traps is not None:
             self.traps.step()
         if rng.random() < self.fault_rate:
@@ -103,6 +100,16 @@ class Story:
                 world.advance(later)
         if rng.random() < 0.1:
             world.advance(world.now + rng.random() * 0.5)
+
+    def _act(self) -> None:
+        """Processes, brokers and other clients do what they do on their own account."""
+        world, shape = self.world, self.shape
+        if shape.frozen:
+            late_bytes.suspend(world)
+        if shape.suspends or shape.throttles:
+            slow_brokers.strike(world)
+        if shape.others:
+            transactions.act(world)
 
     def _waits_for_lane(self) -> bool:
         """In stories with traps, little is written while the lane is far behind: most traps wait until it has copied
@@ -135,9 +142,14 @@ class Story:
         self.world.note("quiet from here on")
         if self.traps is not None:
             self.traps.end()
+        if self.shape.others:
+            transactions.come_to_rest(self.world)
         self._arrive()
         for script in self.traps.once_more() if self.traps is not None else ():
             self._spring(script)
+            self._arrive()
+        if self.shape.others:
+            transactions.end_all(self.world)
             self._arrive()
 
     def _spring(self, script: Script) -> None:
@@ -176,6 +188,8 @@ class Story:
         else:
             raise truth.Violation(f"the lane does not come to rest: {world.phase()}")
         truth.check(world, final=True)
+        if self.shape.others:
+            transactions.check_readers(world)
 
     def _go_on(self) -> None:
         """Let something happen that is not a fault. If nothing can, time passes."""

@@ -45,6 +45,11 @@ class Stored:
     def id(self) -> BatchId:
         return self.base, self.leader_epoch
 
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The numbers of its records, whether or not readers of committed records see them."""
+        return self.numbers
+
     def copies(self, numbers: Collection[int] | None = None) -> set[Copy]:
         """Its records, or those of them with these numbers."""
         return {(self.id, each) for each in self.numbers if each and (numbers is None or each in numbers)}

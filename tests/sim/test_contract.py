@@ -38,8 +38,8 @@ class Waiting(NamedTuple):
 class FakePartition(Partition):
     """Replication and elections take effect at once, except on a suspended broker."""
 
-    def __init__(self) -> None:
-        self.target = FakeTarget()
+    def __init__(self, target: FakeTarget | None = None) -> None:
+        self.target = target or FakeTarget()
         self.leader, self.follower = 0, 1
         self._producers = 500
         self._paused: set[int] = set()
@@ -63,7 +63,7 @@ class FakePartition(Partition):
         else:
             count = len(toy.records(data))
             self._waiting.append(Waiting(at, base, base + count, self.target.brokers[at].epoch, answer))
-            self._spread()
+            self.spread()
         return answer
 
     async def producer(self) -> int:
@@ -119,7 +119,7 @@ class FakePartition(Partition):
     async def elect(self) -> None:
         assert self.target.elect()
         self.leader, self.follower = self.follower, self.leader
-        self._spread()
+        self.spread()
 
     async def elect_unclean(self, lost: Callable[[], Awaitable[None]]) -> None:
         self._paused.add(self.follower)
@@ -133,9 +133,10 @@ class FakePartition(Partition):
 
     async def resume(self, broker: int) -> None:
         self._paused.remove(broker)
-        self._spread()
+        self.spread()
 
-    def _spread(self) -> None:
+    def spread(self) -> None:
+        """Let replication take effect."""
         if not self._paused:
             self.target.learn(NOW_MS)
             while self.target.replicate():
@@ -153,11 +154,12 @@ class FakePartition(Partition):
 class FakeCluster(Target):
     """A target in which every topic is a separate cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, new: Callable[[], FakePartition] = FakePartition) -> None:
+        self._new = new
         self._partitions: list[FakePartition] = []
 
     async def partition(self) -> FakePartition:
-        self._partitions.append(FakePartition())
+        self._partitions.append(self._new())
         return self._partitions[-1]
 
     async def restart(self) -> None:

@@ -26,7 +26,7 @@ from tests.sim.at_end import were_deleted
 from tests.sim.compacted_copy import is_older_than_copied
 from tests.sim.comparing import asked_about, presumed
 from tests.sim.host import LANE, Host, Hosts
-from tests.sim.known import Lookup
+from tests.sim.known import Limit, Lookup
 from tests.sim.newer_records import has_newer, was_theirs
 from tests.sim.order_of_keys import check_order_of_keys
 from tests.sim.partition import false_verdicts
@@ -67,7 +67,7 @@ def test_a_record_of_the_source_may_follow_late_bytes_that_a_foreign_record_did_
     world = overwritten(-1, 1, 2)
     late = min(world.source.offset_of)
     world.known.late.add(late)
-    world.known.limits[late] = 0
+    world.known.limits[late] = Limit(0)
     check_order_of_keys(world)
 
 
@@ -75,7 +75,7 @@ def test_a_foreign_record_after_late_bytes_counts() -> None:
     world = overwritten(-1, 1, -2, 2)
     late = min(world.source.offset_of)
     world.known.late.add(late)
-    world.known.limits[late] = 0
+    world.known.limits[late] = Limit(0)
     with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
         check_order_of_keys(world)
 
@@ -84,15 +84,15 @@ def test_a_record_may_follow_an_older_one_that_no_lookup_could_keep_from_followi
     """The foreign record was written between the lookup of both lost records and the append of the first one. After
     that, the key has an older value of the source, whether or not the second one is copied again."""
     world = overwritten(-1, 1, 2)
-    world.known.limits[min(world.source.offset_of)] = 0
-    world.known.limits[min(world.source.offset_of) + 1] = 1
+    world.known.limits[min(world.source.offset_of)] = Limit(0)
+    world.known.limits[min(world.source.offset_of) + 1] = Limit(1)
     check_order_of_keys(world)
 
 
 def test_a_record_may_not_follow_a_foreign_one_that_a_lookup_could_see() -> None:
     world = overwritten(-1, 1, -2, 2)
-    world.known.limits[min(world.source.offset_of)] = 0
-    world.known.limits[min(world.source.offset_of) + 1] = 2
+    world.known.limits[min(world.source.offset_of)] = Limit(0)
+    world.known.limits[min(world.source.offset_of) + 1] = Limit(2)
     with pytest.raises(Violation, match="source offset 1 was put over a newer record"):
         check_order_of_keys(world)
 

@@ -55,6 +55,14 @@ def encode(
     return _batch(base, last, rows, newest_ms, attributes, producer, leader_epoch)
 
 
+def marker(base: int, *, commit: bool, newest_ms: int, producer: tuple[int, int], leader_epoch: int) -> bytes:
+    """The marker of a transaction (org.apache.kafka.common.record.EndTransactionMarker). `producer` is its id and
+    epoch."""
+    row = bytes((32, 0, 0, 0, 8, 0, 0, 0, commit, 12, *bytes(6), 0))
+    attributes = TRANSACTIONAL | CONTROL
+    return bytes(_batch(base, base, [row], newest_ms, attributes, (*producer, -1), leader_epoch))
+
+
 def _batch(
     base: int,
     last: int,

@@ -50,7 +50,8 @@ from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
 from tests.sim.slow_brokers import AT_ONCE
 from tests.sim.source import FakeSource
-from tests.sim.target import NOT_LEADER, FakeTarget
+from tests.sim.target import NOT_LEADER
+from tests.sim.transactions import target_of
 
 _METHODS = {
     kind: f"_do_{kind}"
@@ -69,7 +70,7 @@ class World:
         self.filter = toy.Filter(self.rng, steady=shape.steady)
         self.shape, self.now = shape, 0.0
         self.source = FakeSource(self.rng, shows_all=shape.isolations)
-        self.target = FakeTarget(shape.expiry_ms)
+        self.target = target_of(shape)
         self.target.exists = not shape.creating
         self.source.keys = self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []

@@ -89,7 +89,9 @@ def test_every_test_of_a_broker_behaviour_exists() -> None:
     page = (ROOT / "docs" / "explanation" / "broker-behaviour.md").read_text()
     named = set(re.findall(r"`(test_\w+)`(\*?)", page))
     sim = ROOT / "tests" / "sim"
-    contract = "".join((sim / name).read_text() for name in ("contract.py", "epoch_contract.py"))
+    contract = "".join(
+        (sim / name).read_text() for name in ("contract.py", "epoch_contract.py", "transaction_contract.py")
+    )
     kafka = ROOT / "tests" / "kafka"
     brokers = "".join((kafka / name).read_text() for name in ("test_broker_contract.py", "test_cleaned_end.py"))
     in_contract = set(re.findall(r"    async def (test_\w+)", contract))

@@ -3,7 +3,7 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,12 +13,13 @@ from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header, HeaderTuple
+from mirrord.kafka.protocol.record_batch import CONTROL, Header, HeaderTuple
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval
 from mirrord.replication.host.cleanup_policy import Begin, CleanupPolicies
+from mirrord.replication.host.committed_batches import committed_batches
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
@@ -313,7 +314,7 @@ class SupersededLookup:
         # record has the same key. Reading therefore continues up to the new end of the log.
         while start < end:
             stable = await last_stable_offset(self._target_asks, self._target_partition)
-            async for batch in self._committed_ones(start, min(stable, end), end):
+            async for batch in committed_batches(self._target, self._target_partition, start, stable, end):
                 header = batch.header
                 is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
                 for record in await _decoded(batch):
@@ -347,16 +348,6 @@ class SupersededLookup:
                         copy = record if decide is None else decide(record, True)
                         if not isinstance(copy, str):
                             judge.see_appended(copy.key, record.offset)
-
-    async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        """Yield the batches with committed records. Omit batches of aborted or open transactions."""
-        if start < stable:
-            async for batch in self._target.read(self._target_partition, start, stable, committed=True):
-                if not batch.aborted and not batch.header.attributes & CONTROL:
-                    yield batch
-        async for batch in self._target.read(self._target_partition, max(start, stable), end):
-            if not batch.header.attributes & (CONTROL | TRANSACTIONAL) and batch.header.base_offset >= stable:
-                yield batch
 
 
 def _extend(again: list[tuple[int, int]], more: Sequence[tuple[int, int]]) -> None:

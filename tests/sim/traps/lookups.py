@@ -53,7 +53,7 @@ def _copied(world: "World") -> Host | None:
     return host if is_done and acked_in_story(host) > 0 and lane.position >= world.source.last_stable else None
 
 
-def _all_copied(story: "Story") -> Host | None:
+def all_copied(story: "Story") -> Host | None:
     """Clients of the source end their transactions, the follower of the target catches up, and an operator alters the
     target topic so that it accepts all records. Let the lane copy everything. Return its holder, or None."""
     world = story.world
@@ -88,7 +88,7 @@ def _forget(world: "World") -> None:
         world.target.forget(at, world.wall_ms)
 
 
-def _clean(world: "World") -> None:
+def clean(world: "World") -> None:
     """The cleaners of both replicas remove what is superseded."""
     _everywhere(world)
     _forget(world)
@@ -96,7 +96,7 @@ def _clean(world: "World") -> None:
         world.target.clean(at, world.target.high_watermark)
 
 
-def _lose(world: "World", end: int, *, back: bool = False) -> None:
+def lose(world: "World", end: int, *, back: bool = False) -> None:
     """The follower has not copied what is at or above this target offset, and leads. Both replicas then lack it. If
     `back` is set, the former leader leads again at once, and connections stay open."""
     target = world.target
@@ -108,7 +108,7 @@ def _lose(world: "World", end: int, *, back: bool = False) -> None:
         target.learn(world.wall_ms)
 
 
-def _save(world: "World", host: Host) -> None:
+def save(world: "World", host: Host) -> None:
     """The host saves its resume position, in time."""
     before, world.saves = world.saves, 1.0
     host.save_progress()
@@ -120,7 +120,7 @@ def _is_looking_up(world: "World") -> bool:
     return any(isinstance(content[0], AskSuperseded) for _, content in asked)
 
 
-def _looked_up(story: "Story") -> None:
+def looked_up(story: "Story") -> None:
     """Let the holder look up what is missing, and copy everything. Another client may write meanwhile, and the cleaner
     removes what that supersedes."""
     world = story.world
@@ -128,7 +128,7 @@ def _looked_up(story: "Story") -> None:
     if _is_looking_up(world) and story.rng.random() < 0.4:
         world.note("trap: another client writes during a lookup")
         world.target.foreign(story.rng.choice((1, world.target.keys)), world.wall_ms)
-        _clean(world)
+        clean(world)
     _calmly(story, lambda: _copied(world))
 
 
@@ -139,13 +139,13 @@ def last_records_cleaned(story: "Story") -> Script:
     world, rng = story.world, story.rng
     for _ in range(rng.randrange(_PAUSE)):
         yield
-    host = _all_copied(story)
+    host = all_copied(story)
     if not host or not may_start(world):
         return
     if rng.random() < 0.5:
-        _save(world, host)
+        save(world, host)
     _append(world, 1, 3)
-    if not (host := _all_copied(story)):
+    if not (host := all_copied(story)):
         return
     others = (*(["refused"] * world.shape.poison), *(["filtered"] * world.shape.steady))
     if not world.shape.isolations:
@@ -158,10 +158,10 @@ def last_records_cleaned(story: "Story") -> Script:
     _go_on(world, scene)
     for _ in range(1 if scene == "plain" else rng.randint(2, 3)):
         world.target.foreign(world.target.keys, world.wall_ms)
-    _clean(world) if scene != "plain" else _forget(world)
+    clean(world) if scene != "plain" else _forget(world)
     world.start_host(former_dead=True)
-    _looked_up(story)
-    _all_copied(story)
+    looked_up(story)
+    all_copied(story)
 
 
 def _go_on(world: "World", scene: str) -> None:
@@ -201,24 +201,24 @@ def lost_beside_others(story: "Story") -> Script:
     world, rng = story.world, story.rng
     for _ in range(rng.randrange(_PAUSE)):
         yield
-    if not _all_copied(story):
+    if not all_copied(story):
         return
     if rng.random() < 0.5:
         world.target.foreign(world.target.keys, world.wall_ms)
         _everywhere(world)
     if rng.random() < 0.3:
-        _clean(world)
+        clean(world)
     end = world.target.end
     if rng.random() < 0.5:
         world.target.foreign(world.target.keys, world.wall_ms)
     for _ in range(rng.randint(1, 2)):
         _append(world, 1, 3)
-    if not (host := _all_copied(story)):
+    if not (host := all_copied(story)):
         return
     if rng.random() < 0.5:
-        _save(world, host)
+        save(world, host)
     world.note("trap: records are lost beside those of others")
-    _lose(world, end)
+    lose(world, end)
     if rng.random() < 0.6:
         world.target.foreign(rng.choice((1, world.target.keys)), world.wall_ms)
     if world.shape.retention:
@@ -227,7 +227,7 @@ def lost_beside_others(story: "Story") -> Script:
     if rng.random() < 0.5 and may_start(world):
         kill(host)
         world.start_host(former_dead=True)
-    _looked_up(story)
+    looked_up(story)
 
 
 def lost_and_expired(story: "Story") -> Script:
@@ -249,17 +249,17 @@ def removed_from_its_batch(story: "Story") -> Script:
         _append(world, 1, 1)
     _append(world, 1, 1)
     _append(world, keys, keys)
-    if not (host := _all_copied(story)) or not may_start(world):
+    if not (host := all_copied(story)) or not may_start(world):
         return
     world.note("trap: what superseded a record is removed from its batch")
     end = world.target.end
     world.target.foreign(1, world.wall_ms)
-    _clean(world)
-    _lose(world, end)
+    clean(world)
+    lose(world, end)
     _forget(world)
     kill(host)
     world.start_host(former_dead=True)
-    _looked_up(story)
+    looked_up(story)
 
 
 def later_batches_follow_lost_ones(story: "Story") -> Script:
@@ -268,22 +268,22 @@ def later_batches_follow_lost_ones(story: "Story") -> Script:
     world, rng = story.world, story.rng
     for _ in range(rng.randrange(_PAUSE)):
         yield
-    if not _all_copied(story):
+    if not all_copied(story):
         return
     end = world.target.end
     _append(world, 1, 3)
-    if not (host := _all_copied(story)):
+    if not (host := all_copied(story)):
         return
     _append(world, 2, 3)
     requests = _calmly(story, lambda: [each for each in world.wire if each.host is host])
     if not requests:
         return
     world.note("trap: later batches follow lost ones")
-    _lose(world, end, back=True)
+    lose(world, end, back=True)
     _forget(world)
     for each in requests:
         world.do(("arrive", each))
-    _looked_up(story)
+    looked_up(story)
 
 
 def isolation_changed(story: "Story") -> Script:
@@ -292,11 +292,11 @@ def isolation_changed(story: "Story") -> Script:
     world, rng = story.world, story.rng
     for _ in range(rng.randrange(_PAUSE)):
         yield
-    host = _all_copied(story)
+    host = all_copied(story)
     if host and host.lane.read_committed and may_start(world) and not world.shape.transactions:
         kill(host)
         world.start_host(former_dead=True)
-        host = _all_copied(story)
+        host = all_copied(story)
     if not host or host.lane.read_committed or not may_start(world):
         return
     end = world.target.end
@@ -304,13 +304,13 @@ def isolation_changed(story: "Story") -> Script:
     if not _calmly(story, lambda: settled(world) is host and host.lane.position >= world.source.end):
         return
     _everywhere(world)
-    _save(world, host)
+    save(world, host)
     world.note("trap: copies of records that are not committed are lost, and the isolation is changed")
-    _lose(world, end)
+    lose(world, end)
     if rng.random() < 0.8:
         world.target.foreign(world.target.keys, world.wall_ms)
     _forget(world)
     kill(host)
     world.start_host(former_dead=True)
-    _looked_up(story)
-    _all_copied(story)
+    looked_up(story)
+    all_copied(story)

@@ -29,6 +29,7 @@ from tests.sim.traps import (
     short,
     source,
     target,
+    transactions,
     views,
     wraps,
 )
@@ -129,11 +130,21 @@ ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_betw
 """Traps that strike only at the end of a story, because the lane cannot repair what they cause."""
 AT_WRAP = tuple(trap.__name__ for trap in wraps.TRAPS)
 """Traps that are drawn only for stories in which the sequence numbers start again at 0 (`Shape.until_wrap`)."""
+_BESIDE: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
+    (transactions.killed_beside_an_open_transaction, {}),
+    (transactions.marker_beside_a_resume, {}),
+    (transactions.aborted_around_batches, {}),
+    (transactions.election_with_an_open_transaction, {"elections": True}),
+    (transactions.lost_beside_transactions, _LOOKED_UP | _UNCLEAN),
+    (transactions.cleaned_beside_transactions, _LOOKED_UP),
+)
 TRAPS: dict[str, Setting] = {trap.__name__: Setting(trap, needs) for trap, needs in _SETTINGS}
 _DRAWN = sorted(TRAPS)
 TRAPS |= {trap.__name__: Setting(trap, {}) for trap in wraps.TRAPS}
+TRAPS |= {trap.__name__: Setting(trap, needs) for trap, needs in _BESIDE}
 
 
+_COMPACTED_SHARE = 0.5
 _BLINDING = frozenset({"cleans", "compaction", "late", "policies"})
 """Fields of a `Shape` in whose worlds less can be checked."""
 
@@ -154,6 +165,14 @@ def draw_traps(chance: random.Random, most: int) -> tuple[str, ...]:
             drawn.append(each)
             needed |= needs
     return tuple(drawn)
+
+
+def draw_beside_transactions(chance: random.Random) -> tuple[str, ...]:
+    """Return the names of one or two traps that need other clients' transactions on the target (`Shape.others`), in
+    equal parts of compacted targets and of others."""
+    compacted = chance.random() < _COMPACTED_SHARE
+    fitting = [trap.__name__ for trap, needs in _BESIDE if ("cleans" in needs) == compacted]
+    return tuple(chance.sample(fitting, chance.randint(1, 2)))
 
 
 def shape_with(shape: Shape, traps: tuple[str, ...]) -> Shape:
