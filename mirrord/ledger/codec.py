@@ -133,7 +133,8 @@ def _is_sound(fact: AnyFact) -> bool:
             lacks = lacks and (limit == -1 or fact.ordinal < limit < _INT64)
             return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64 and lacks
         case VerdictGiven():
-            return _are_ranges(fact.verdicts)
+            epochs = all(0 <= start <= end < _INT64 and 0 <= epoch < _INT64 for start, end, epoch in fact.epochs)
+            return epochs and _are_ranges(fact.verdicts)
         case CompactionBegan() | JobBegan() | JobRenewed() | JobEnded():
             return _is_sound_job(fact)
         case MapCompacted():

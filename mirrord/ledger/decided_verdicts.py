@@ -6,9 +6,12 @@ called again for the same record, it may decide differently.
 A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. It then
 records new runs. From then on, the runs and decisions that the ledger already contains for later source records are no
 longer valid, and the replicator records them again.
+
+Some verdicts come with the source epochs of their records. This module also determines how long these epochs apply.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import get_args
 
 from mirrord.ledger.facts.core import HoleFound, MapRebuilt, Reason
@@ -19,6 +22,12 @@ DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 NOT_COPIED: frozenset[Reason] = frozenset(get_args(Reason)) - {"doubled", "truncated"}
 """The reasons that do not apply to a source offset whose record is in the target."""
 EVERYTHING_BEHIND = 1 << 63
+
+LeftOutEpochs = tuple[tuple[int, int, int], ...]
+"""The leader epochs of source records that are not copied again (`VerdictGiven.epochs`): triples (start, end, epoch) of
+source offsets, in ascending order and without overlap."""
+LEFT_OUT_EPOCHS_KEPT = 128
+"""Maximum number of these triples that are kept for a lane."""
 
 VoidPiece = tuple[int, int, int]
 """A part of a hole for which nothing is copied again (`HoleFound.is_open`). The ordinals of the part are consecutive,
@@ -69,6 +78,38 @@ def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> li
     if newest is not None and newest.ordinal <= last and behind is not None:
         found.append((behind, EVERYTHING_BEHIND))
     return found
+
+
+def epochs_after_verdicts(known: LeftOutEpochs, new: LeftOutEpochs) -> LeftOutEpochs:
+    """Return the epochs of left-out records after verdicts with the epochs `new` have been recorded. For offsets that
+    both contain, the newer epoch applies. Only the highest ranges are kept: a source that loses records loses its
+    newest ones."""
+    if not new:
+        return known
+    taken = [(start, end) for start, end, _ in new]
+    found: list[tuple[int, int, int]] = []
+    for start, end, epoch in sorted([*_uncovered(known, taken), *new]):
+        if found and found[-1][1:] == (start, epoch):
+            found[-1] = (found[-1][0], end, epoch)
+        elif start < end:
+            found.append((start, end, epoch))
+    return tuple(found[-LEFT_OUT_EPOCHS_KEPT:])
+
+
+def epochs_after_runs(known: LeftOutEpochs, runs: Sequence[Run], lost: Sequence[int]) -> LeftOutEpochs:
+    """Return the epochs of left-out records after `runs` have been recorded. The lane copies the records of these runs,
+    so they are not left out any longer. `lost` contains the source offsets from which the source has lost its
+    records."""
+    if not known or not runs:
+        return known
+    ordered = sorted(runs, key=lambda run: run.ordinal)
+    taken = [(run.offset, run.offset + behind.ordinal - run.ordinal) for run, behind in pairwise(ordered)]
+    taken.append((min([ordered[-1].offset, *lost]), EVERYTHING_BEHIND))
+    return tuple(_uncovered(known, taken))
+
+
+def _uncovered(known: LeftOutEpochs, taken: Sequence[Interval]) -> Iterator[tuple[int, int, int]]:
+    return ((*part, epoch) for start, end, epoch in known for part in uncovered((start, end), taken))
 
 
 def rebuilt_offsets(runs: Runs, holes: Iterable[HoleFound], fact: MapRebuilt) -> list[Interval]:

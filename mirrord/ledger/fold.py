@@ -27,7 +27,14 @@ If the ledger already contains an entry, as its writer and number show, a second
 import msgspec
 
 from mirrord.ledger import displaced, reassigned_ordinals
-from mirrord.ledger.decided_verdicts import invalidated_decisions, rebuilt_offsets, void_no_longer, void_pieces
+from mirrord.ledger.decided_verdicts import (
+    epochs_after_runs,
+    epochs_after_verdicts,
+    invalidated_decisions,
+    rebuilt_offsets,
+    void_no_longer,
+    void_pieces,
+)
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
 from mirrord.ledger.facts.core import (
@@ -398,6 +405,7 @@ def _change_lane(
             _add_target_run(lane, fact)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
+            lane.left_out_epochs = epochs_after_verdicts(lane.left_out_epochs, fact.epochs)
         case HoleFound():
             doubt(lane, fact.first)
             lane.hole_list.add(fact)
@@ -474,6 +482,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
             # The source now holds different records at these offsets.
             lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost))
             lane.repaired = tuple(each for each in lane.repaired if each.end <= min(lost))
+        lane.left_out_epochs = epochs_after_runs(lane.left_out_epochs, fact.runs, lost)
         clip_proof(lane)
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])
         lane.epochs = (*(each for each in lane.epochs if each[0] < lowest), *fact.epochs)

@@ -123,6 +123,7 @@ def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents
         retold=lane.retold if lane.retold[1] else shared(lane.retold),
         regiven=lane.regiven,
         regiven_until=lane.regiven_until,
+        left_out_epochs=lane.left_out_epochs,
         rewinds=lane.rewinds,
         displaced=lane.displaced,
         repaired=lane.repaired,

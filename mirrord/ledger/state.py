@@ -65,6 +65,9 @@ class LaneState:
     epochs: tuple[tuple[int, int], ...] = ()
     """Pairs of (ordinal, leader epoch of the source), one for each recorded change of the epoch. The first record with
     the new epoch has this ordinal."""
+    left_out_epochs: tuple[tuple[int, int, int], ...] = ()
+    """Triples of (start, end, leader epoch of the source), in ascending order and without overlap: source offsets whose
+    records the lane has read and does not copy again (`VerdictGiven.epochs`). No ordinal has these epochs."""
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None

@@ -143,6 +143,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     displaced: tuple[Displaced, ...] = ()
     regiven_until: int = -1
+    left_out_epochs: tuple[tuple[int, int, int], ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -447,6 +447,41 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("expired_while_away", "election_while_idle", "bytes_after_a_drain"),
     ),
+    # The source lost records that had been left out of a compacted copy
+    (
+        100603398303,
+        "compacted copy, unclean, beside others + source truncated twice",
+        "sequence",
+        ("drain_in_doubt", "everything_lost_before_a_handoff", "lost_while_idle"),
+    ),
+    (
+        531910410049,
+        "compacted copy, beside others, old records",
+        "sequence",
+        (
+            "another_branch",
+            "batch_where_copies_were",
+            "lease_of_a_suspended_daemon",
+            "everything_lost_before_a_handoff",
+        ),
+    ),
+    (
+        546954364999,
+        "compacted copy, unclean",
+        "sequence",
+        (
+            "two_takers",
+            "another_branch",
+            "everything_lost_before_a_handoff",
+            "lost_before_the_position_is_saved",
+        ),
+    ),
+    (
+        972943822398,
+        "compacted copy, unclean",
+        "sequence",
+        ("another_branch", "others_where_all_copies_were", "foreign_in_between"),
+    ),
 )
 """The same, with as many steps as `bench.stories` plays."""
 BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (

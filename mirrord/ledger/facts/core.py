@@ -441,6 +441,11 @@ class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
     """The verdicts."""
     note: str = ""
     """A remark for operators, in one line."""
+    epochs: tuple[tuple[int, int, int], ...] = ()
+    """Triples (start, end, leader epoch of the source): ranges of source offsets whose records the lane had copied and
+    does not copy again after the target log has lost them. No ordinal refers to these records any longer, so no
+    `SourceRun` contains their epochs.
+    """
 
 
 class HoleFound(Fact, frozen=True, tag="hole_found"):

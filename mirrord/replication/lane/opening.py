@@ -98,7 +98,7 @@ def _take_position(lane: Lane, progress: Progress) -> None:
     epoch_ends.learn(lane, progress)
 
 
-def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
+def _learn_since_start(lane: Lane, record: LaneRecord) -> None:
     """Process the facts that the former holder was still able to append until the new grant took effect. Such a fact
     may say that ordinals were reassigned, that target and source differ, that the map was rebuilt, or that the lane is
     halted."""
@@ -114,9 +114,6 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
     _learn_difference(lane, record)
     if lane.comparison.differs is not None:
         lane.takeover.fast_handoff = None
-    elif record.halted is not None:
-        return note(lane, (LaneResumed(lane.id, lane.grant),))
-    return []
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
@@ -135,7 +132,7 @@ def _ask(lane: Lane) -> Effects:
         return [AskProducerId(ask(lane))]
     if not check_former_holder(lane, lane.record):
         return leave_lane(lane, "another replicator took the lane")
-    return _bind(lane, _taking(lane, lane.record))
+    return _bind(lane, (LaneTaken(lane.id, lane.record.grant + 1, lane.replicator, lane.takeover.times),))
 
 
 def check_former_holder(lane: Lane, record: LaneRecord) -> bool:
@@ -170,18 +167,20 @@ def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     return [effect]
 
 
-def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
-    grant = record.grant + 1
-    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.takeover.times)]
-    if lane.comparison.differs is not None:
-        pass  # the lane stays halted until the map is rebuilt
-    elif record.halted is not None:
-        # An operator who starts a halted lane wants it to try again; if the cause of the halt still exists, the lane
-        # will halt again.
-        facts.append(LaneResumed(lane.id, grant))
+def _note_taken(lane: Lane, record: LaneRecord) -> Effects:
+    """Record what the new grant changes. If the lane was halted, it continues: an operator who starts a halted lane
+    wants it to try again. If the cause of the halt still exists, the lane will halt again.
+
+    These facts must not be in the entry with `LaneTaken`. If another replicator has taken the lane first, `LaneTaken`
+    does not take effect. The other facts carry the same grant as those of that replicator, so they would take effect,
+    and would end a halt of its lane.
+    """
+    facts: list[LaneFact] = []
+    if record.halted is not None and lane.comparison.differs is None:  # otherwise, halted until the map is rebuilt
+        facts.append(LaneResumed(lane.id, lane.grant))
     if record.policy != lane.policy:
-        facts.append(PolicyChanged(lane.id, grant, lane.policy))
-    return tuple(facts)
+        facts.append(PolicyChanged(lane.id, lane.grant, lane.policy))
+    return note(lane, facts)
 
 
 def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Effects:
@@ -231,7 +230,10 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
             rebuilding.map_recorded(lane)
         is_first, lane.grant = lane.grant == 0, record.grant
         lane.takeover.own_grant = record.grant
-        effects = _learn_since_start(lane, record) if is_first else []
+        if is_first:
+            _learn_since_start(lane, record)
+        if not is_rebuilt:
+            effects = _note_taken(lane, record)
         missing_ordinals.return_to_acknowledged(lane)
         lane.comparison.rebuild_in_doubt = False
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch

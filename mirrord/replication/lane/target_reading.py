@@ -26,6 +26,7 @@ from mirrord.replication.lane.signals import (
     OwnBatch,
     ScanAnswer,
 )
+from mirrord.replication.lane.source import left_out_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     deleted_records,
@@ -218,9 +219,12 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         until = max(until, lane.log.lost_ordinals[-1][1] + 1) if lane.log.lost_ordinals else until
         went = f"ordinals {ordinal} to {until - 1}, which the target log lost earlier, are copied again"
     verdicts: list[Verdict] = []
+    epochs: left_out_epochs.EpochRanges = ()
     if kept is not None and lane.record is not None:
         missing_ordinals.go_back(lane, kept)
         verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
+        copied = missing_ordinals.epochs_when_copied(lane) or lane.record.epochs
+        epochs = left_out_epochs.of_left_out(lane.record, copied, lane.log.lost_ordinals, kept)
         if verdicts:
             went += ", except those for which the target has a newer record with the same key"
     elif found.holes:
@@ -232,7 +236,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     lane.resume_position = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     lane.recorded_position = min(lane.recorded_position, lane.resume_position, key=lambda each: each.ordinal)
     lane.acked = lane.trusted = min(lane.trusted, ordinal)
-    verdict = VerdictGiven(lane.id, lane.grant, tuple(verdicts), went)
+    verdict = VerdictGiven(lane.id, lane.grant, tuple(verdicts), went, epochs)
     return _keep(lane, found, (verdict,)) + resume_point.resume_at(lane, ordinal, found.begins)
 
 

@@ -416,6 +416,7 @@ def test_the_golden_ledger_for_programs(
         "grant": 1,
         "verdicts": [{"start": 0, "end": 40, "reason": "compacted"}],
         "note": "nothing is left of it",
+        "epochs": [],
     }
 
 

@@ -61,8 +61,15 @@ def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
     if not record.holes and offset < position and not is_truncated(record, ordinal, offset):
         epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
         if epoch >= 0:
-            return offset + 1, epoch
-    return _highest(lane, record, 0, end, position)
+            return _with_left_out(record, (offset + 1, epoch), position)
+    return _with_left_out(record, _highest(lane, record, 0, end, position), position)
+
+
+def _with_left_out(record: LaneRecord, known: tuple[int, int] | None, below: int) -> tuple[int, int] | None:
+    """Return the last record whose epoch is known: either `known`, or a record below the source offset `below` that was
+    copied and is left out now. The result is the source offset after the record, and its epoch."""
+    left_out = ((min(end, below), epoch) for start, end, epoch in record.left_out_epochs if start < below)
+    return max([*left_out, *([known] if known is not None else [])], default=None)
 
 
 def left_at(lane: Lane, known: tuple[int, int] | None, end: int, position: int) -> tuple[int, int] | None:
@@ -196,8 +203,10 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     not contain them.
     """
     record, start = lane.record, lane.seen.divergence(epoch, end)
-    if record is None or not record.holes or epoch < 0:
+    if record is None or not (record.holes or record.left_out_epochs) or epoch < 0:
         return start
+    if not record.holes:
+        return _before_later(record, start, (0, 0), epoch)
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
     return _before_later(record, start, (first, lane.acked), epoch)
 
@@ -214,8 +223,10 @@ def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
 
 def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
     """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
-    `start` if it is lower."""
-    return min([start, *(at for at, known in offsets_of_epochs(record, record.epochs, *ordinals) if known > epoch)])
+    `start` if it is lower. Records that are left out count as well."""
+    copied = offsets_of_epochs(record, record.epochs, *ordinals)
+    left_out = ((at, known) for at, _, known in record.left_out_epochs)
+    return min([start, *(at for at, known in (*copied, *left_out) if known > epoch)])
 
 
 def before(lane: Lane, offset: int) -> int:

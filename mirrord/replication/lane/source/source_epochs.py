@@ -19,6 +19,7 @@ from mirrord.replication.lane.source.copied_pieces import (
 )
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
 from mirrord.replication.lane.source.last_copied import last_copied
+from mirrord.replication.lane.source.left_out_epochs import among, behind_earlier
 from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, unknown_ordinals
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
@@ -166,7 +167,7 @@ def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
     if record.holes:
         end = max(ordinal, mended_until(record, ordinal))
         known = [each for each in _by_offset(record, epochs, end) if each[0] <= lane.position]
-        lane.seen.take_over(known, lane.position)
+        lane.seen.take_over(among(record, known, lane.position), lane.position)
         return
     found: list[tuple[int, int]] = []
     below = lane.position
@@ -176,13 +177,13 @@ def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
         if first > ordinal or offset is None or is_truncated(record, first, offset):
             continue
         # The records in between were not copied and may belong to the later epoch.
-        start = offset if former is None else min(offset, former + 1)
+        start = offset if former is None else min(offset, max(former + 1, behind_earlier(record, offset, epoch)))
         if former is not None and lane.position == offset == former + 1:
             continue  # no record of this epoch was copied, and the source may by now have a different epoch there
         if start <= below:
             found.append((start, epoch))
             below = start - 1
-    lane.seen.take_over(found[::-1], lane.position)
+    lane.seen.take_over(among(record, found[::-1], lane.position), lane.position)
 
 
 def _is_later_copied(lane: Lane, record: LaneRecord) -> bool:
@@ -218,7 +219,7 @@ def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, 
     for offset, epoch in lowest:
         # The records in between were not copied and may belong to the later epoch.
         former = highest_in(record.source_runs, parts, offset)
-        start = offset if former is None else former[0] + 1
+        start = offset if former is None else max(former[0] + 1, behind_earlier(record, offset, epoch))
         # No record of this epoch was copied. If no other record was copied either, the epoch is used nevertheless.
         is_at_end = former is not None and start == offset == following
         if not is_at_end and (not found or found[-1][1] != epoch):

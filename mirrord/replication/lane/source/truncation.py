@@ -389,15 +389,17 @@ def _compare_again(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, log: tuple[int, int], until: int) -> int:
-    """Return the source offset of the first lost record that was copied, or that the target has refused. It may be
-    above `start`, the offset to which the lane goes back.
+    """Return the source offset of the first lost record that was copied, that the target has refused, or that is left
+    out now. It may be above `start`, the offset to which the lane goes back.
 
     The `truncated` verdict ends the decisions to skip refused records from this offset onward, so that the new records
     in their places are copied. A decision on a record that the source still has stays in effect.
     """
     parked = lane.record.quarantine if lane.record is not None else ()
     refused = (max(each.start, start) for each in parked if each.end > start and each.epoch > log[0])
-    return min([last_copied.first_lost(lane, start, log[1]), until, *refused])
+    known = lane.record.left_out_epochs if lane.record is not None else ()
+    passed = (max(at, start) for at, end, epoch in known if end > start and epoch > log[0])
+    return min([last_copied.first_lost(lane, start, log[1]), until, *refused, *passed])
 
 
 def _return(lane: Lane, start: int) -> Effects:

@@ -144,11 +144,11 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
         went_back = bool(lost) and all(each.first >= lost[0][0] for each in gaps)
     keeps_all = log.compacts is False and went_back
     in_doubt = log.is_policy_unknown or (log.compacts is None and went_back)
-    appended, epochs = _appended(lane, found, missing), _epochs_of(lane)
+    appended, epochs = _appended(lane, found, missing), epochs_when_copied(lane)
     return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, in_doubt)]
 
 
-def _epochs_of(lane: Lane) -> recorded_epochs.Epochs | None:
+def epochs_when_copied(lane: Lane) -> recorded_epochs.Epochs | None:
     """Return the leader epochs with which the missing records were copied, or None if these are the epochs in the
     ledger."""
     if (epochs := epochs_lost_earlier(lane)) is not None or lane.record is None:

@@ -81,6 +81,7 @@ class Record:
     holes: tuple[HoleFound, ...] = ()
     truncations: tuple[tuple[int, int], ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
+    left_out_epochs: tuple[tuple[int, int, int], ...] = ()
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     newest_verdicts: tuple[Verdict, ...] = ()

@@ -97,7 +97,7 @@ def test_a_command_makes_the_lane_continue(play: Play) -> None:
 
 def test_a_restart_makes_the_lane_continue(play: Play) -> None:
     play.bind(located(play, EXPIRED))
-    play.begin("third")
+    play.bind(play.begin("third"))
     assert (play.record.halted, play.lane.phase) == (None, Phase.RESUMING)
 
 
