@@ -329,7 +329,7 @@ def test_a_lane_that_another_replicator_has_taken_is_not_hosted_for_ever() -> No
     stub._loop = SimpleNamespace(call_later=lambda *each: later.append(each))
     left = SimpleNamespace(done=lambda: True)
     hosted: Any = SimpleNamespace(lane=SimpleNamespace(id=LaneId("lane")), forgotten=True, left=left)
-    hosted.tell = lambda _: None
+    hosted.tell = hosted.end = lambda *_: None
     stub._lanes = {LaneId("lane"): hosted}
     stub._gone(hosted, Gone("another replicator has it"))
     assert stub._lanes, "the supervisor has not learned of it yet"

@@ -182,7 +182,10 @@ class ClusterView:
                 return await link.get()
             except EnvironmentFault as error:
                 fault = error
-        raise fault
+        try:
+            raise fault
+        finally:
+            del fault  # the error refers to this frame, and with it to whatever the callers ask about
 
     def _candidates(self) -> Iterator[Link]:
         links = [*(self.link(node, "ask") for node in self._brokers), *self._bootstrap]
