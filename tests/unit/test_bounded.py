@@ -24,8 +24,10 @@ from mirrord.groups.two_way_positions import SIGHT_S, RecentLogEnds
 from mirrord.kafka.client import watched_topics
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.effective_configs import Effective
+from mirrord.kafka.client.group_admin import GroupAdmin
 from mirrord.kafka.client.watched_topics import WatchedTopics
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.groups import Coordinator, GroupOffsets, ListedGroup
 from mirrord.ledger.facts.core import CopyForgotten, Entry, FlowOpened, LaneOpened, LeaseTaken
 from mirrord.ledger.fold import WRITERS_KEPT, fold
 from mirrord.ledger.state import FlowState
@@ -76,6 +78,27 @@ def test_topics_that_nobody_asks_about_any_more_are_not_watched_for_ever() -> No
     assert view.watched[0] == "lasting"
     assert len(view.watched) <= (watched_topics.FORGET_S + watched_topics.SWEEP_S) / 10 + 2
     assert len(set(view.watched)) == len(view.watched)
+
+
+async def test_coordinators_of_groups_that_no_longer_exist_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = ["lasting"]
+
+    async def listed(_admin: GroupAdmin, _node: int) -> tuple[int, list[ListedGroup]]:
+        return 0, [ListedGroup(group, "", "Classic") for group in there]
+
+    async def find(_admin: GroupAdmin, members: Sequence[str]) -> dict[str, Coordinator]:
+        return {group: Coordinator(0, 1, "", 0) for group in members}
+
+    async def offsets(_admin: GroupAdmin, _node: int, part: Sequence[str]) -> dict[str, GroupOffsets]:
+        return {group: GroupOffsets(0, {}) for group in part}
+
+    for name, fake in (("_list", listed), ("_find", find), ("_offsets", offsets)):
+        monkeypatch.setattr(GroupAdmin, name, fake)
+    admin = GroupAdmin(as_any(SimpleNamespace(nodes=[1], alias="eu", refresh=lambda: None)))
+    for number in range(100):
+        there[1:] = [f"short-{number}"]
+        assert (await admin.offsets((await admin.listed()).keys())).keys() == set(there)
+    assert admin._homes == {"lasting": 1, "short-99": 1}
 
 
 def value(offset: int) -> OffsetValue:
@@ -329,7 +352,7 @@ def test_a_lane_that_another_replicator_has_taken_is_not_hosted_for_ever() -> No
     stub._loop = SimpleNamespace(call_later=lambda *each: later.append(each))
     left = SimpleNamespace(done=lambda: True)
     hosted: Any = SimpleNamespace(lane=SimpleNamespace(id=LaneId("lane")), forgotten=True, left=left)
-    hosted.tell = lambda _: None
+    hosted.tell = hosted.end = lambda *_: None
     stub._lanes = {LaneId("lane"): hosted}
     stub._gone(hosted, Gone("another replicator has it"))
     assert stub._lanes, "the supervisor has not learned of it yet"

@@ -92,6 +92,7 @@ class ClusterView:
         self._bootstrap: list[Link] = []
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start the task that refreshes the metadata."""
@@ -106,8 +107,14 @@ class ClusterView:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._closed = True
         for link in (*self._links.values(), *self._bootstrap):
             link.close()
+        # The links refer to this view. Without these references, the view and its connections need no garbage collector
+        # to be freed.
+        self._links.clear()
+        self._bootstrap.clear()
 
     def watch(self, topic: str, topic_id: TopicId) -> None:
         """Add a watcher for a topic. While a topic has watchers, this object keeps its record of the leaders of the
@@ -156,7 +163,11 @@ class ClusterView:
         """Return the `Link` to a broker for one purpose, such as "groups". Each purpose has a separate connection."""
         link = self._links.get((node, purpose))
         if link is None:
-            link = self._links[node, purpose] = Link(lambda: self._connect(node))
+            link = Link(lambda: self._connect(node))
+            if self._closed:
+                link.close()
+            else:
+                self._links[node, purpose] = link
         return link
 
     async def any_broker(self) -> Connection:
@@ -171,7 +182,10 @@ class ClusterView:
                 return await link.get()
             except EnvironmentFault as error:
                 fault = error
-        raise fault
+        try:
+            raise fault
+        finally:
+            del fault  # the error refers to this frame, and with it to whatever the callers ask about
 
     def _candidates(self) -> Iterator[Link]:
         links = [*(self.link(node, "ask") for node in self._brokers), *self._bootstrap]

@@ -48,10 +48,11 @@ class GroupAdmin:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._homes: dict[str, int] = {}
-        """The coordinator's node id for each group."""
+        """The coordinator's node id for each group that was in the latest list, or that was asked about since then."""
 
     async def listed(self) -> dict[str, ListedGroup]:
-        """Return all groups that mirrord may see. Raises EnvironmentFault if any broker does not answer."""
+        """Return all groups that mirrord may see, and forget the coordinators of all others. Raises EnvironmentFault if
+        any broker does not answer."""
         if not self._view.nodes:
             await self._view.any_broker()
             await self._until_known()
@@ -61,6 +62,7 @@ class GroupAdmin:
             if error:
                 raise EnvironmentFault(f"the groups of {self._view.alias} cannot be listed: {ErrorCode.name_of(error)}")
             found |= {each.group: each for each in listed}
+        self._homes = {group: node for group, node in self._homes.items() if group in found}
         return found
 
     async def offsets(self, wanted: Collection[str]) -> dict[str, GroupOffsets]:

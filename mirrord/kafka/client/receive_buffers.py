@@ -29,6 +29,8 @@ whole batch even if the batch exceeds these limits (KIP-74)."""
 _SIZE = Struct(">i")
 _LEAST_FRAME = 5
 _GRAIN = 64 * 1024
+_STOPPED_BYTES = 1024
+"""Size of the receive buffer of a connection that is closed."""
 _APART_BYTES = 256 * 1024
 _M_MMAP_THRESHOLD = -3
 """The number of mallopt's parameter M_MMAP_THRESHOLD (malloc.h of the GNU C library)."""
@@ -160,11 +162,17 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
                 self._finish_large(self._large)
 
     def _stop_receiving(self) -> None:
-        """Stop delivering frames."""
+        """Stop delivering frames, and drop the buffers."""
         self._stopped = True
         # The transport has not been stopped yet and may still write into the buffer of a large frame. Therefore that
         # buffer is not returned to the pool.
         self._large = None
+        self._large_view = memoryview(b"")
+        # The owner of a closed connection may be part of a reference cycle, which the garbage collector may find only
+        # half an hour later. Until then, each such connection would take the whole receive buffer.
+        self._receive = bytearray(_STOPPED_BYTES)
+        self._receive_view = memoryview(self._receive)
+        self._filled = 0
         if self._low_watermark is not None:
             self._low_watermark.close()
 

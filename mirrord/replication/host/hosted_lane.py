@@ -81,6 +81,11 @@ class HostedLane:
         """A future that is completed as soon as this replicator no longer runs the lane. Its result says whether the
         lane was drained cleanly."""
 
+    def end(self) -> None:
+        """Ignore all further signals. The lane and everything that was kept for it can then be freed without the
+        garbage collector, because nothing in them refers to this object any more."""
+        self.tell = self.tap.deliver = _ignore
+
     @property
     def record(self) -> LaneRecord:
         """The lane's state according to the ledger."""
@@ -112,3 +117,7 @@ class HostedLane:
         if feed is not None and (wait_s := feed.throttled_s(self.tap)):
             return f"a quota of {source} is used up: its broker returns nothing for {wait_s:.1f} s"
         return ""
+
+
+def _ignore(_: Input) -> None:
+    pass

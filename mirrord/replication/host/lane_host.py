@@ -222,6 +222,7 @@ class LaneHost:
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
             del self._lanes[hosted.lane.id]
+        hosted.end()
 
     async def until_saved(self, deadline_s: float) -> None:
         """Wait up to `deadline_s` seconds until the last progress records of drained lanes have been saved."""

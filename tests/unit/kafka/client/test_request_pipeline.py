@@ -19,6 +19,7 @@ from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
 from mirrord.kafka.client.socket_options import tune
 from mirrord.kafka.protocol.api_versions import FETCH, METADATA
 from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
+from tests.fixtures.supervision import eventually
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -465,3 +466,24 @@ def test_the_pool_keeps_no_more_than_its_limit() -> None:
     pool.release(buffers[1])
     assert pool.acquire(100_000) is not buffers[1], "far too large for it"
     assert pool.acquire(390_000) is buffers[1]
+
+
+def buffer_sizes(pipe: FramePipe) -> list[int]:
+    return [len(each) for each in vars(pipe).values() if isinstance(each, bytearray | memoryview)]
+
+
+def test_a_closed_pipe_keeps_no_large_buffer(run: Run, link: Link) -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        correlation_id, _ = await read_request(reader)
+        writer.write(answer(correlation_id, bytes(DIRECT_BYTES + RECEIVE_BYTES))[:-1])
+        await reader.read()
+
+    async def test() -> None:
+        async with link.pipe(half) as pipe:
+            asked = ask(pipe, b"x")
+            await eventually(lambda: max(buffer_sizes(pipe)) > RECEIVE_BYTES)
+            pipe.close()
+            await loss_of(asked)
+            assert sum(buffer_sizes(pipe)) < DIRECT_BYTES
+
+    run(test())
