@@ -16,10 +16,13 @@ from actors.config_store import forget_config, keep_config, kept_config
 from actors.engine import RayEngine
 from actors.handles import find, in_health_group, kill
 from actors.ray_metrics import RayMetrics
+from mirrord.config.own_file import OwnFile
 from mirrord.config.schema import Config
 from mirrord.daemon.daemon import Supervisor
+from mirrord.daemon.own_file import OwnFileReader
 from mirrord.ledger.store.process_identity import Identity
 from mirrord.model.errors import EnvironmentFault
+from mirrord.operations.start_refusals import check_restart
 from mirrord.runtime import logs
 from mirrord.runtime.build_info import program
 from mirrord.runtime.tasks import report_failure
@@ -40,10 +43,12 @@ class SupervisorActor:
     as msgpack.
     """
 
-    def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
-        """`name` is the name of this actor. `config` and `identity` are the configuration and the `Identity` of this
-        daemon, encoded as msgpack. `predecessor` is the daemon that this one replaces, also as msgpack, or empty bytes
-        if there is none.
+    def __init__(
+        self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes, own_file: bytes
+    ) -> None:
+        """`name` is the name of this actor. `config`, `identity` and `own_file` are the configuration and the
+        `Identity` of this daemon, and the `OwnFile` that it was started with, encoded as msgpack. `predecessor` is the
+        daemon that this one replaces, also as msgpack, or empty bytes if there is none.
         """
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
@@ -53,7 +58,10 @@ class SupervisorActor:
         logs.set_up(log_directory, f"{self._config.instance}-supervisor", on_stderr=False)
         engine = RayEngine(self._config.instance, log_directory)
         keep = partial(keep_config, self._daemon)
-        self._supervisor = Supervisor(self._config, engine, identity=who, keep=keep, predecessor=replaced)
+        file = OwnFileReader(msgspec.msgpack.decode(own_file, type=OwnFile), check_restart)
+        self._supervisor = Supervisor(
+            self._config, engine, identity=who, keep=keep, predecessor=replaced, own_file=file
+        )
         self._engine = engine
         self._fault = ""
         self._address = ""
@@ -81,12 +89,11 @@ class SupervisorActor:
         """Return the current status document in encoded form."""
         return self._supervisor.status().encode()
 
-    async def apply(self, config: bytes) -> bytes:
-        """Apply a new version of the daemon's own configuration file. Return the changes, as `ConfigChanges` in
+    async def reload(self) -> bytes:
+        """Read the daemon's own configuration file again, and apply it. Return the changes, as `ConfigChanges` in
         msgpack.
         """
-        wanted = msgspec.msgpack.decode(config, type=Config)
-        return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
+        return msgspec.msgpack.encode(await self._supervisor.reload(None, dry_run=False))
 
     async def stop(self) -> None:
         """Begin draining all flows."""

@@ -15,6 +15,7 @@ from actors.nodes import this_node
 from actors.ray_connection import RayConnection
 from actors.supervisor import SupervisorActor
 from mirrord.config.changes import ConfigChanges
+from mirrord.config.own_file import OwnFile
 from mirrord.config.schema import Config
 from mirrord.daemon.daemon import CLOSE_S, STOP_S
 from mirrord.ledger.store.process_identity import new_identity
@@ -24,7 +25,7 @@ from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor
 
 START_S = 60.0
-APPLY_S = 15.0
+APPLY_S = 30.0
 POLL_S = 0.2
 SWEEP_S = 60.0
 """Interval, in seconds, at which old log files are removed from the folder of a Ray cluster that this process
@@ -40,8 +41,9 @@ log = structlog.get_logger()
 class RayDaemon:
     """Starts, watches and stops the supervisor actor of one daemon."""
 
-    def __init__(self, config: Config, log_directory: str) -> None:
+    def __init__(self, config: Config, log_directory: str, own_file: OwnFile) -> None:
         self._config = config
+        self._own_file = own_file
         self._log_directory = log_directory
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
@@ -80,7 +82,7 @@ class RayDaemon:
             identity = new_identity(kept_here=self._config.ray.address == "local", goes_on_as=daemon)
             replaced = msgspec.msgpack.encode(predecessor) if predecessor else b""
             config, who = msgspec.msgpack.encode(self._config), msgspec.msgpack.encode(identity)
-            arguments = (name, config, self._log_directory, who, replaced)
+            arguments = (name, config, self._log_directory, who, replaced, msgspec.msgpack.encode(self._own_file))
             # The supervisor runs on this node, because operators look for the HTTP API where they started the daemon.
             node = this_node()
             self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)
@@ -101,10 +103,10 @@ class RayDaemon:
         except (ReplicatorDead, ReplicatorUnsure):
             return None
 
-    async def apply(self, config: Config) -> ConfigChanges:
-        """Make the supervisor switch to a new configuration, and return the changes. Raises EnvironmentFault if the
+    async def reload(self) -> ConfigChanges:
+        """Make the supervisor read the configuration file again, and return the changes. Raises EnvironmentFault if the
         supervisor does not answer."""
-        answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
+        answer = await call(self._actor.reload.remote(), APPLY_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
     async def stop(self) -> None:

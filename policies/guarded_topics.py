@@ -20,7 +20,7 @@ from policies.class_loading import line_of
 from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
 from policies.naming import IdentityNaming, is_heartbeats
 from policies.properties import Properties
-from policies.selecting import is_internal
+from policies.selecting import is_reserved
 
 NAMES_KEPT = 100_000
 """Maximum number of topics for which a result is cached. mirrord asks about all topics of a cluster at each refresh, so
@@ -145,7 +145,7 @@ class GuardedNaming:
             raise self._asked.wrong("target_topic", source_topic, answer, str(rule)) from None
         if target in {".", ".."}:
             raise self._asked.wrong("target_topic", source_topic, answer, "a topic's name (Kafka accepts no such name)")
-        if is_internal(target, self._internal_separator):
+        if is_reserved(target, self._internal_separator):
             rule = "a name that does not belong to Kafka, MirrorMaker 2 or mirrord"
             raise self._asked.wrong("target_topic", source_topic, answer, rule)
         back = self._asked.ask("source_topic", target)

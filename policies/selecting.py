@@ -3,9 +3,10 @@
 A topic is selected if it meets three conditions. Its entire name matches one of the patterns in `topics`. Its name
 matches none of the patterns in `exclude`. The user's `select` policy does not refuse it.
 
-Three kinds of topics are never selected, even if they match: Kafka's internal topics, topics in which mirrord and
-MirrorMaker 2 store their state, and topics that have already passed through the target cluster according to their
-names. User topics whose names merely end in `.internal` are selected (KIP-1074).
+Four kinds of topics are never selected, even if they match: Kafka's internal topics, topics in which mirrord and
+MirrorMaker 2 store their state, topics whose target topics would have the name of such a topic, and topics that have
+already passed through the target cluster according to their names. User topics whose names merely end in `.internal`
+are selected (KIP-1074).
 
 A flow can copy certain topics, such as MirrorMaker 2's heartbeats, regardless of the patterns and the policy.
 """
@@ -16,13 +17,13 @@ from collections.abc import Callable, Iterable
 from typing import Literal, Protocol
 
 from mirrord.model.errors import PolicyFault
-from mirrord.model.names import Alias
+from mirrord.model.names import RESERVED_PREFIXES, Alias
 from policies.naming import Naming
 
 Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "fault"]
 """The reason why a topic is not copied:
 
-- "internal": it belongs to Kafka, MirrorMaker 2 or mirrord.
+- "internal": it belongs to Kafka, MirrorMaker 2 or mirrord, or its target topic would have the name of such a topic.
 - "excluded": it matches a pattern in `exclude`.
 - "not-included": it matches no pattern in `topics`.
 - "cycle": according to its name, it has already passed through the target.
@@ -47,7 +48,7 @@ def _internal(separator: str) -> re.Pattern[str]:
     between = rf"([.-]|{re.escape(separator)})"
     return re.compile(
         r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
-        r"|mirrord\.[^.]+\.(ledger|state|probe|dead)"
+        r"|mirrord\.[^.]+\.(ledger|state|probe|dead|repair)"
         # MirrorMaker 2: offset syncs, Connect's own topics, checkpoints.
         rf"|mm2-(offset-syncs|configs|offsets|status){between}.+{between}internal"
         rf"|.+{between}checkpoints{between}internal"
@@ -60,6 +61,16 @@ def is_internal(topic: str, separator: str = ".") -> bool:
     `separator` is the configured separator in the names of MirrorMaker 2's internal topics.
     """
     return _internal(separator).fullmatch(topic) is not None
+
+
+def is_reserved(target: str, separator: str = ".") -> bool:
+    """Return whether no target topic may have this name, because it is, or could become, the name of a topic of Kafka,
+    MirrorMaker 2 or mirrord.
+
+    This applies to every naming. Otherwise, whoever may create topics on the source could choose a name whose target
+    topic is a ledger.
+    """
+    return target.startswith(RESERVED_PREFIXES) or is_internal(target, separator)
 
 
 class Selection:
@@ -99,11 +110,17 @@ class Selection:
             # can form a ring of several clusters, such as eu -> us -> asia -> eu.
             if self._target in self._naming.hops(topic):
                 return "cycle"
-            if always or self._leaving is None:
-                return None
-            return None if self._leaving.refusal(topic) is None else "left-out"
+            if not always and self._leaving is not None and self._leaving.refusal(topic) is not None:
+                return "left-out"
         except PolicyFault:
             return "fault"
+        return "internal" if self._is_reserved(topic) else None
+
+    def _is_reserved(self, topic: str) -> bool:
+        try:
+            return is_reserved(self._naming.target_topic(topic), self._internal_separator)
+        except PolicyFault:
+            return False  # the topic has no target topic; whoever asks for its name gets the fault
 
     def reason(self, topic: str) -> str:
         """Return the reason that a user's policy gives for refusing the topic. If the policy fails, return the

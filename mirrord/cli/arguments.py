@@ -125,12 +125,7 @@ def add_some_flows(parser: argparse.ArgumentParser) -> None:
 def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
     """Return the configuration with only the flows that the options of `add_some_flows` select. Raises ConfigError if
     they select no flow."""
-    if arguments.clusters:
-        config = config.only_targets(arguments.clusters)
-    if arguments.flows:
-        flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
-        config = config.only(flows)
-    return config
+    return config.chosen(arguments.clusters or (), arguments.flows or ())
 
 
 def offset(word: str) -> int:

@@ -7,9 +7,8 @@ all lanes of the flow are drained and started again; other flows are not affecte
 of replicators apply to all flows, and lanes are moved a few at a time. Changes to clusters in use and to the daemon's
 other settings require a restart.
 
-A configuration that arrives over HTTP may change less than one that is read from the daemon's own file. It must not
-change clusters, file references, folders, Spark settings or policy classes. Otherwise, a client with permission to give
-operator commands could access the daemon's secrets and files, or choose the code that the daemon runs.
+A daemon takes a new configuration only from its own file (`mirrord.config.own_file`). The file may therefore also add
+clusters, and change policy classes, folders and Spark settings.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,8 @@ from typing import Literal, cast
 
 import msgspec
 
-from mirrord.config.loader import load_text
-from mirrord.config.policy_checks import Unjudged, third_party
 from mirrord.config.schema import Config, FlowConfig, plain
 from mirrord.config.security import names_secret
-from mirrord.config.writer import conf_toml
-from mirrord.model.errors import ConfigError
 
 LIVE = frozenset(
     {
@@ -49,10 +44,6 @@ DAEMONS_OWN = ("instance", "ray", "http", "logs")
 daemon runs, where it writes logs, and how it can be reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
-_OWN_FILE = "taken only from the daemon's own file (SIGHUP)"
-_OWN_FILE_SETTINGS = {"audit": ("out", "spark"), "compact": ("path", "spark")}
-"""The settings of audits and compactions that name folders, or that make Spark run code. Only the daemon's own file can
-change them."""
 
 
 class FlowChange(msgspec.Struct, frozen=True):
@@ -86,12 +77,8 @@ class ConfigChanges(msgspec.Struct, frozen=True):
         return (*self.replicators, *self.jobs)
 
 
-def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
-    """Return the changes from `old` to `new`.
-
-    `own_file` means that `new` was read from the daemon's own file. Otherwise, `new` must not contain new clusters,
-    policy classes, folders or Spark settings.
-    """
+def compare(old: Config, new: Config) -> ConfigChanges:
+    """Return the changes from `old` to `new`."""
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
     flows = [FlowChange(name, "removed") for name in before if name not in after]
@@ -101,9 +88,6 @@ def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
         if name not in before
     ]
     refused = list(_refused(old, new))
-    refused += _refused_from_file(old, new) if own_file else _refused_from_order(old, new)
-    if not own_file and not refused:
-        refused += _faults(from_order(old, new))
     for name, flow in after.items():
         if name in before and flow != before[name]:
             if (flow.source, flow.target) != (before[name].source, before[name].target):
@@ -162,65 +146,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
-    return {(key, text, msgspec.json.encode(settings)) for key, text, settings in third_party(flow)}
-
-
-def from_order(old: Config, new: Config) -> Config:
-    """Return a copy of `old` in which those parts that an operator command may change are taken from `new`."""
-    return msgspec.structs.replace(
-        old,
-        flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
-        elsewhere=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.elsewhere),
-        replicators=new.replicators,
-        audit=msgspec.structs.replace(new.audit, out=old.audit.out, spark=old.audit.spark),
-        compact=msgspec.structs.replace(new.compact, path=old.compact.path, spark=old.compact.spark),
-    )
-
-
 def _refused(old: Config, new: Config) -> Iterator[str]:
     for name in _DAEMONS:
         if getattr(old, name) != getattr(new, name):
             yield f"{name}: it is read only when a daemon starts; restart the daemon"
-
-
-def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
     for alias in sorted({alias for flow in new.flows for alias in (flow.source, flow.target)}):
         if alias in old.clusters and old.clusters[alias] != new.clusters[alias]:
             yield f"clusters.{alias}: how a cluster is reached is read only when a daemon starts; restart the daemon"
-
-
-def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
-    """Yield one line for each change that a client is not allowed to make over HTTP.
-
-    Clusters and settings that no flow uses are checked as well, because a later command could use them.
-    """
-    used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
-    for alias in sorted(used | new.clusters.keys()):
-        if alias not in old.clusters:
-            yield f"clusters.{alias}: a new cluster is {_OWN_FILE}"
-        elif new.clusters.get(alias, old.clusters[alias]) != old.clusters[alias]:
-            yield f"clusters.{alias}: how a cluster is reached is read only when a daemon starts; restart the daemon"
-    for table, keys in _OWN_FILE_SETTINGS.items():
-        for key in keys:
-            if getattr(getattr(old, table), key) != getattr(getattr(new, table), key):
-                yield f"{table}.{key}: it is {_OWN_FILE}"
-    known = {policy for flow in old.all_flows for policy in _loads(flow)}
-    for flow in new.all_flows:
-        # Loading a policy executes its code.
-        for key, text, _ in sorted(_loads(flow) - known):
-            yield f'flow {flow.name}: {key}: "{text}" is {_OWN_FILE}'
-        if flow.archive != new.compact.path:
-            yield f"flow {flow.name}: archive: it is {_OWN_FILE}"
-
-
-def _faults(config: Config) -> list[str]:
-    """Return the faults in a configuration that arrived over HTTP. A conf.toml with the same settings would have the
-    same faults."""
-    whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
-    try:
-        read = load_text(conf_toml(whole), "the configuration", Unjudged())
-    except ConfigError as error:
-        return str(error).splitlines()
-    parts = ("flows", "replicators", "audit", "compact")
-    return [f"{part}: no file could express this" for part in parts if getattr(read, part) != getattr(whole, part)]

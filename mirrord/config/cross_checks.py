@@ -21,8 +21,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mirrord.config.policy_checks import BuiltIn
-from mirrord.config.policy_names import is_built_in
+from mirrord.config.policy_names import is_built_in, is_template
 from mirrord.config.schema import FlowConfig
+from mirrord.model.names import RESERVED_PREFIXES
 
 _EXAMPLE = "orders"
 _SPECIAL = set(".^$*+?{}[]|()\\")
@@ -41,6 +42,8 @@ def check_flows(
         if flow.source and flow.source == flow.target:
             yield index, f'from and to are both "{flow.source}"; a flow needs two clusters'
             continue
+        if reserved := _reserved_names(flow):
+            yield index, reserved
         for former in flows[:index]:
             if former.name == flow.name:
                 yield index, f'two flows are named "{flow.name}"; give one of them a different name = "..."'
@@ -56,6 +59,25 @@ def check_flows(
                 yield index, _round_for_ever(ring)
         elif broken := _not_forwarded(flows, index):
             yield index, broken
+
+
+def _reserved_names(flow: FlowConfig) -> str:
+    """Return a message if the flow would give every target topic a name that only a topic of Kafka or mirrord may have.
+    Return an empty string otherwise."""
+    example = ""
+    if flow.naming == "prefix":
+        example = f"{flow.source}{flow.separator}{_EXAMPLE}"
+    elif is_template(flow.naming):
+        example = flow.naming.replace("{topic}", _EXAMPLE)
+    if not example.startswith(RESERVED_PREFIXES):
+        return ""
+    setting = f'naming = "{flow.naming}"'
+    if flow.naming == "prefix":
+        setting += f' with the alias "{flow.source}"'
+    return (
+        f'{setting} makes names such as "{example}"; names that begin with '
+        f"{' or '.join(RESERVED_PREFIXES)} belong to Kafka and mirrord, and no target topic may have them"
+    )
 
 
 def _one_name(former: FlowConfig, flow: FlowConfig, topic: str) -> str:

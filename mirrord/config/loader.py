@@ -44,15 +44,28 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
 
     Raises ConfigError if the file cannot be read or has faults.
     """
-    if not path.endswith(".properties"):
-        return Loaded(load(path, policies))
+    return load_bytes(read_file(path), path, policies)
+
+
+def read_file(path: str) -> bytes:
+    """Return the contents of a configuration file. Raises ConfigError if the file cannot be read."""
+    kind = "a file for MirrorMaker 2, or a conf.toml" if path.endswith(".properties") else "a conf.toml"
     try:
-        text = decode(Path(path).read_bytes())
+        return Path(path).read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; name a file for MirrorMaker 2, or a conf.toml") from None
+        raise ConfigError(f"{path}: no such file; name {kind}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    translated = translate(text, path)
+
+
+def load_bytes(data: bytes, path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
+    """Load the contents of the configuration file at this path. Relative paths in the contents are resolved.
+
+    Raises ConfigError if the contents have faults.
+    """
+    if not path.endswith(".properties"):
+        return Loaded(_load_toml(data, path, policies))
+    translated = translate(decode(data), path)
     # As in Java, relative paths are resolved against the command's working directory.
     return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))
 
@@ -63,15 +76,16 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
     Relative paths in the file are resolved against the file's folder. Raises ConfigError if the file cannot be read or
     has faults.
     """
+    return _load_toml(read_file(str(path)), str(path), policies)
+
+
+def _load_toml(data: bytes, path: str, policies: PolicyCheck) -> Config:
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; name a conf.toml") from None
+        # As when a text file is opened, each kind of line break counts as one.
+        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text, so not a TOML file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return load_text(text, str(path), policies).below(Path(path).absolute().parent)
+    return load_text(text, path, policies).below(Path(path).absolute().parent)
 
 
 def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:

@@ -20,13 +20,13 @@ from mirrord.config.flow_features import (
     RecordsConfig,
     SyncConfig,
 )
+from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import Key
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
-from mirrord.config.security import SECRET, Secret, Security
+from mirrord.config.security import Secret, Security
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import (
-    ADDRESS,
     BOOLEAN,
     RATE,
     REGEXES,
@@ -66,8 +66,6 @@ _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)
 _DAY_MS = 86_400_000
-DEFAULT_PORT = 8182
-"""The default port of the daemon's HTTP API. If it is taken, the daemon uses the next free port."""
 
 
 def _names(pattern: re.Pattern[str], length: int) -> ValueKind:
@@ -356,31 +354,6 @@ class RayConfig(msgspec.Struct, frozen=True):
     ] = None
 
 
-class HttpConfig(msgspec.Struct, frozen=True):
-    """The daemon's HTTP server."""
-
-    listen: Annotated[
-        HostPort | None,
-        Key(ADDRESS, "Address that the server listens on.", unset=f"`127.0.0.1:{DEFAULT_PORT}`, or the next free port"),
-    ] = None
-    advertised: Annotated[
-        HostPort | None,
-        Key(
-            ADDRESS,
-            "Address at which other machines reach the server.",
-            unset="`listen`, or the name of this machine if the server listens on all addresses",
-        ),
-    ] = None
-    token: Annotated[
-        Secret | None,
-        Key(
-            SECRET,
-            "A client that presents this token may give commands from any machine.",
-            unset="only clients on this machine may give commands",
-        ),
-    ] = None
-
-
 class LogsConfig(msgspec.Struct, frozen=True):
     """Where a daemon writes its log files. The files are rotated."""
 
@@ -452,6 +425,12 @@ class Config(msgspec.Struct, frozen=True):
             targets = ", ".join(dict.fromkeys(flow.target for flow in self.flows))
             raise ConfigError(f"no flow into {', '.join(wanted) or 'no cluster'}; there are flows into: {targets}")
         return self.only(flows)
+
+    def chosen(self, clusters: Sequence[str], flows: Sequence[str]) -> "Config":
+        """Return the configuration with only the flows that `--clusters` and `--flow` select. Without a value, an
+        option selects all flows. Raises ConfigError if a name does not exist."""
+        config = self.only_targets(clusters) if clusters else self
+        return config.only(tuple(config.flow(name) for name in dict.fromkeys(flows))) if flows else config
 
     def below(self, folder: Path) -> "Config":
         """Return the configuration with relative paths resolved against this folder.

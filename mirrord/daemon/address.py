@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 
-from mirrord.config.schema import DEFAULT_PORT, HttpConfig
+from mirrord.config.http import DEFAULT_PORT, HttpConfig
 from mirrord.config.value_parsers import HostPort
 
 

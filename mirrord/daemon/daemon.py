@@ -8,10 +8,13 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from mirrord.config.changes import ConfigChanges, FlowChange, compare, from_order
+from mirrord.config.changes import ConfigChanges, FlowChange, compare
+from mirrord.config.digests import ConfigDigests, digests
+from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.daemon.address import advertised
 from mirrord.daemon.http_api import HttpServer
+from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
@@ -22,7 +25,7 @@ from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
 from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
 from mirrord.mm2.client_records import Mm2Upkeep
 from mirrord.mm2.rules.heartbeat_latency import SentBeats
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
 from mirrord.model.names import probe_topic
 from mirrord.model.status import FlowStatus, Status
@@ -82,17 +85,20 @@ class Supervisor:
         identity: Identity = NOBODY,
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
+        own_file: OwnFileReader | None = None,
     ) -> None:
         """Create the supervisor. `identity` identifies the daemon, and stays the same when a new process replaces this
         one.
 
         `keep` saves the current configuration for the next process of the daemon. If `predecessor` is given, this
-        daemon replaces that daemon and takes over all of its flows.
+        daemon replaces that daemon and takes over all of its flows. `own_file` reads the configuration file again; it
+        is None if there is no file.
         """
         self.superseded = asyncio.Event()
         """Set when another process has taken over this daemon. The current process must then exit."""
         self._identity = identity
         self._keep = keep
+        self._own_file = own_file
         self._config = config
         self._access = access or DaemonAccess(config)
         succession = Succession(predecessor, config, self._access.clock) if predecessor else None
@@ -158,17 +164,28 @@ class Supervisor:
         """The current configuration of the daemon."""
         return self._config
 
-    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Apply a new configuration, and return the changes. With `dry_run`, or if any change is refused, change
-        nothing.
-
-        `own_file` means that the configuration was read from the daemon's own file. Clusters, policy classes, folders
-        and Spark settings that are new to the daemon are accepted only from this file. See `mirrord.config.changes`.
+    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+        """Read the daemon's own file again, apply it, and return the changes. `given` is the digest of the file that
+        an operator wants to apply. If the own file has a different digest or has faults, or if any change is refused,
+        change nothing, and return the reasons as refusals. Raises EnvironmentFault if the file cannot be applied now.
         """
+        if self._own_file is None:
+            raise EnvironmentFault("nothing was changed: this daemon was not started with a file")
+        try:
+            config = await self._own_file.read(given)
+        except ConfigError as fault:
+            return ConfigChanges(refused=tuple(str(fault).splitlines()))
+        changes = await self.apply(config, dry_run=dry_run)
+        if not dry_run and not changes.refused:
+            flows = [change.flow for change in changes.flows]
+            log.info("configuration_taken", flows=flows, replicators=changes.replicators)
+        return changes
+
+    async def apply(self, config: Config, *, dry_run: bool) -> ConfigChanges:
+        """Apply a new configuration, and return the changes. With `dry_run`, or if any change is refused, change
+        nothing."""
         async with self._applying:
-            changes = compare(self._config, config, own_file=own_file)
-            if not own_file:
-                config = from_order(self._config, config)
+            changes = compare(self._config, config)
             if not changes.refused:
                 changes = msgspec.structs.replace(changes, refused=tuple(policy_faults(config)))
             if changes.refused:
@@ -253,6 +270,10 @@ class Supervisor:
         flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
         reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
+
+    def configuration(self) -> ConfigDigests:
+        """Return the digests of the current configuration."""
+        return digests(self._config)
 
     def ready(self) -> tuple[bool, list[str]]:
         """Return whether this daemon is ready, that is, whether each of its flows is running or on standby. Also return

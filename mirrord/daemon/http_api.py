@@ -18,7 +18,9 @@ import msgspec
 from aiohttp import web
 
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.schema import DEFAULT_PORT, Config
+from mirrord.config.digests import ConfigDigests
+from mirrord.config.http import DEFAULT_PORT
+from mirrord.config.own_file import FileDigest
 from mirrord.config.value_parsers import HostPort
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.groups.offset_translation_queries import Answer, Question
@@ -77,8 +79,13 @@ class StatusSource(Protocol):
         """
         ...
 
-    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Apply a new configuration, and return the changes. See `mirrord.daemon.daemon.Supervisor.apply`."""
+    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+        """Read the daemon's own file again, apply it, and return the changes. See
+        `mirrord.daemon.daemon.Supervisor.reload`."""
+        ...
+
+    def configuration(self) -> ConfigDigests:
+        """Return the digests of the daemon's configuration, which standbys compare with their own."""
         ...
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
@@ -124,6 +131,7 @@ class HttpServer:
                 web.get("/readyz", self._readyz),
                 web.get("/status", self._status),
                 web.get("/metrics", self._metrics),
+                web.get("/configuration", self._configuration),
                 web.get("/groups", self._groups),
                 web.get("/translate", self._translate),
                 web.post("/stop", self._stop),
@@ -204,6 +212,9 @@ class HttpServer:
     async def _groups(self, request: web.Request) -> web.Response:
         return _json({"flows": await self._source.groups(reverse="reverse" in request.query)})
 
+    async def _configuration(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json(self._source.configuration())
+
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
 
@@ -227,12 +238,12 @@ class HttpServer:
         if not self._may_order(request):
             return _json({"error": DENIED}, status=403)
         try:
-            config = msgspec.json.decode(await request.read(), type=Config)
+            given = msgspec.json.decode(await request.read(), type=FileDigest)
+            return _json(await self._source.reload(given, dry_run="dry_run" in request.query))
         except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
-        # An HTTP request must not add clusters, files, classes or Spark settings: see `mirrord.config.changes`.
-        dry_run = "dry_run" in request.query
-        return _json(await self._source.apply(config, own_file=False, dry_run=dry_run))
+            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+        except EnvironmentFault as error:
+            return _json({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
         if not self._may_order(request):

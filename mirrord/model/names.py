@@ -26,6 +26,11 @@ Side = Literal["source", "target"]
 """One of the two clusters of a flow: "source" or "target"."""
 
 
+RESERVED_PREFIXES = ("__", "mirrord.")
+"""Topics of Kafka and of mirrord have names that begin with one of these prefixes. No target topic may have such a
+name: otherwise, a client that creates topics on the source could write to a ledger."""
+
+
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
     """A partition, identified by topic name and partition number."""
 

@@ -16,6 +16,7 @@ from mirrord.kafka.client.topic_admin import ClusterTopics, TopicAdmin
 from mirrord.ledger.errors import ForeignFlow, LedgerMissing, LedgerUnavailable
 from mirrord.ledger.facts.core import FlowOpened
 from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.store import LedgerStore, check_clusters
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId
@@ -39,6 +40,13 @@ class _Clusters(NamedTuple):
     target: TopicAdmin
     source_id: ClusterId
     target_id: ClusterId
+
+
+async def check_restart(config: Config) -> None:
+    """Check whether a daemon could start with a configuration that it has read again. Raises ConfigError or
+    EnvironmentFault."""
+    access = ClusterAccess(config)
+    await check_start(config, access.admin, access.ledger)
 
 
 async def check_start(

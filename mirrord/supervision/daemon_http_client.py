@@ -6,6 +6,8 @@ import aiohttp
 import msgspec
 
 from mirrord.config.changes import ConfigChanges
+from mirrord.config.digests import ConfigDigests
+from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config
 from mirrord.ledger.standing_orders import Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -16,7 +18,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 ANSWER_S = 2.0
 GROUPS_S = 15.0
 """Timeout for requests about consumer groups. The daemon queries the target cluster before it answers."""
-APPLIED_S = 15.0
+APPLIED_S = 30.0
 """Timeout for `apply` and for operator commands. The daemon queries both clusters before it answers."""
 
 
@@ -57,6 +59,17 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
 
 
+async def ask_configuration(http: str) -> ConfigDigests:
+    """Return the digests of the configuration of the daemon at this address. Raises NoAnswer."""
+    try:
+        async with _session() as session, session.get(f"{http}/configuration") as response:
+            if response.status != 200:
+                raise NoAnswer(f"{http} answers with {response.status}")
+            return msgspec.json.decode(await response.read(), type=ConfigDigests)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+
+
 async def order_stop(http: str, config: Config) -> None:
     """Order the daemon at this address to drain its flows and exit. Raises NoAnswer or CommandRefused."""
     status, body = await _post(http, "/stop", config, None, ANSWER_S)
@@ -64,13 +77,15 @@ async def order_stop(http: str, config: Config) -> None:
         raise _odd(http, status, body)
 
 
-async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-    """Order the daemon at this address to apply this configuration, and return the changes. With `dry_run`, return only
-    the changes that the daemon would make.
+async def order_apply(http: str, config: Config, digest: FileDigest, *, dry_run: bool) -> ConfigChanges:
+    """Order the daemon at this address to read its own file again, if the file has this digest, and return the changes.
+    With `dry_run`, return only the changes that the daemon would make.
 
-    Raises NoAnswer or CommandRefused.
+    Raises EnvironmentFault if the daemon cannot apply its file at the moment. Also raises NoAnswer and CommandRefused.
     """
-    status, body = await _post(http, f"/apply{'?dry_run' if dry_run else ''}", config, config, APPLIED_S)
+    status, body = await _post(http, f"/apply{'?dry_run' if dry_run else ''}", config, digest, APPLIED_S)
+    if status == 503:
+        raise EnvironmentFault(_decoded(http, body, dict[str, str]).get("error", ""))
     if status != 200:
         raise _odd(http, status, body)
     return _decoded(http, body, ConfigChanges)

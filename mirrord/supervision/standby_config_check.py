@@ -1,7 +1,8 @@
 """Checks whether a standby daemon has the same configuration as the daemon that holds the lease.
 
-The standby asks the lease holder which changes `apply` would make with the standby's configuration. After a takeover,
-the standby uses its own configuration file. The check informs operators of any difference before a takeover happens.
+The standby asks the lease holder for the digests of its configuration, and compares them with its own. After a
+takeover, the standby uses its own configuration file. The check informs operators of any difference before a takeover
+happens. It needs no permission to give commands.
 """
 
 import asyncio
@@ -9,10 +10,10 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from mirrord.config.changes import DAEMONS_OWN, ConfigChanges, FlowChange
+from mirrord.config.digests import ConfigDigests, differences, digests
 from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
+from mirrord.supervision.daemon_http_client import ask_configuration
 
 EVERY_S = 30.0
 SOON_S = 2.0
@@ -36,36 +37,30 @@ class StandbyLook:
         """Check the configurations regularly until cancelled."""
         while True:
             holders = self._holders()
-            changes = {http: await self._ask(http) for http in set(holders.values())}
-            differences = {flow: _difference(flow, http, changes[http]) for flow, http in holders.items()}
-            for flow, line in differences.items():
+            theirs = {http: await _ask(http) for http in set(holders.values())}
+            config = self._config()
+            found = {flow: _difference(config, flow, http, theirs[http]) for flow, http in holders.items()}
+            for flow, line in found.items():
                 if line and self.remarks.get(flow) != line:
                     log.warning("standby_differs", flow=flow, reason=line)
-            self.remarks = {flow: line for flow, line in differences.items() if line}
-            await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
-
-    async def _ask(self, http: str) -> ConfigChanges | None:
-        """Return how the configuration of the daemon at this address differs from this daemon's own, or None if the
-        difference is unknown."""
-        try:
-            return await order_apply(http, self._config(), dry_run=True)
-        except CommandRefused:
-            return ConfigChanges()  # the daemon accepts no commands from here, which will not change soon
-        except EnvironmentFault:
-            return None  # the daemon may be about to end
+            self.remarks = {flow: line for flow, line in found.items() if line}
+            await asyncio.sleep(EVERY_S if holders and None not in theirs.values() else SOON_S)
 
 
-def _difference(flow: str, http: str, changes: ConfigChanges | None) -> str:
-    if changes is None:
+async def _ask(http: str) -> ConfigDigests | None:
+    """Return the digests of the configuration of the daemon at this address, or None if they are unknown."""
+    try:
+        return await ask_configuration(http)
+    except EnvironmentFault:
+        return None  # the daemon may be about to end
+
+
+def _difference(config: Config, name: str, http: str, theirs: ConfigDigests | None) -> str:
+    flow = next((each for each in config.flows if each.name == name), None)
+    if theirs is None or flow is None:
         return ""
-    refused = [line for line in changes.refused if line.partition(":")[0] not in DAEMONS_OWN]
-    lines = [*refused, *(_line(change) for change in changes.flows if change.flow == flow)]
-    lines += changes.for_all
-    if not lines:
+    found = list(differences(digests(config), theirs, name, (flow.source, flow.target)))
+    if not found:
         return ""
-    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-    return f"is a standby with a different configuration from that of {http}: {lines[0]}{more}"
-
-
-def _line(change: FlowChange) -> str:
-    return "; ".join(change.lines) or change.kind
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"is a standby with a different configuration from that of {http}: {found[0]}{more}"

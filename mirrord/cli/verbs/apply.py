@@ -1,5 +1,5 @@
-"""`mirrord apply`: makes a running daemon apply a changed configuration file. Flows that the changes do not affect keep
-copying without interruption."""
+"""`mirrord apply`: makes a running daemon read its own configuration file again, and apply the changes. Flows that the
+changes do not affect keep copying without interruption."""
 
 import argparse
 import asyncio
@@ -12,21 +12,23 @@ from rich.markup import escape
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.status_watch import console
 from mirrord.config.changes import ConfigChanges, FlowChange
-from mirrord.config.loader import load_file
+from mirrord.config.own_file import FileDigest, OwnFile
 from mirrord.config.schema import Config
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.operations.start_refusals import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.supervision.daemon_http_client import order_apply
 from policies.policy_trial import LOADING
 
-_EPILOG = """Flows can be added and removed. Topics, groups, sync settings and limits can be changed. Lanes of topics
+_EPILOG = """The daemon reads again the file that it was started with, and keeps the options --flow and --clusters of
+its start. If the contents of CONF differ from those of that file, the daemon refuses, and names its file. Here, --flow
+and --clusters only say which daemon to ask, if several daemons run flows of CONF.
+
+Flows can be added and removed. Topics, groups, sync settings and limits can be changed. Lanes of topics
 that stay selected are not interrupted, unless the limits, naming, isolation or start of their flow change: in that
 case, all lanes of the flow are drained and taken again. If [replicators] changes, partitions move a few at a time, and
 surplus replicators end when they no longer host any lanes. Each change is recorded as a fact in the flow's ledger.
-Clusters and other settings of the daemon are read only when the daemon starts. (On SIGHUP, the daemon also applies new
-clusters, from its own file.)
+Clusters can be added. All other settings of clusters and of the daemon are read only when the daemon starts.
 
 Exit code 0: done, or nothing to do; 2: refused, and nothing was changed; 3: with --dry-run, something would change."""
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
@@ -44,15 +46,14 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what the configuration would change, and apply it unless `--dry-run` is given. Raises ConfigError or
     EnvironmentFault."""
-    config, _ = load_file(arguments.conf, LOADING)
-    return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
+    contents = OwnFile.at(arguments.conf).read(LOADING)
+    digest, config = FileDigest(contents.sha256), some_flows(contents.config, arguments)
+    return asyncio.run(_apply(config, digest, dry_run=arguments.dry_run, as_json=arguments.json))
 
 
-async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
-    access = ClusterAccess(config, PATIENCE_S)
-    address = await _daemon(config, access)
-    await check_start(config, access.admin, access.ledger)
-    changes = await order_apply(address, config, dry_run=True)
+async def _apply(config: Config, digest: FileDigest, *, dry_run: bool, as_json: bool) -> int:
+    address = await _daemon(config, ClusterAccess(config, PATIENCE_S))
+    changes = await order_apply(address, config, digest, dry_run=True)
     if changes.refused:
         raise ConfigError("\n".join(f"nothing was changed: {line}" for line in changes.refused))
     if as_json:
@@ -62,7 +63,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
     if dry_run:
         return 3 if changes.flows or changes.for_all else 0
     if changes.flows or changes.for_all:
-        done = await order_apply(address, config, dry_run=False)
+        done = await order_apply(address, config, digest, dry_run=False)
         if done.refused:
             raise ConfigError("\n".join(f"nothing was changed: {line}" for line in done.refused))
         if not as_json:

@@ -23,8 +23,10 @@ from mirrord.cli.start_upgrade import check_upgrade, find_predecessor, print_rep
 from mirrord.cli.status_tables import status_table
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.loader import load_file
+from mirrord.config.own_file import OwnFile
 from mirrord.config.schema import Config
 from mirrord.daemon.daemon import Supervisor
+from mirrord.daemon.own_file import OwnFileReader
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.process_identity import new_identity
@@ -32,7 +34,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.catch_up import CatchUp
 from mirrord.operations.rules.weak_settings import weak_lines
-from mirrord.operations.start_refusals import check_start
+from mirrord.operations.start_refusals import check_restart, check_start
 from mirrord.runtime import logs
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor
@@ -72,8 +74,9 @@ class Daemon(Protocol):
         """Return the current status of the flows, or None if it is not currently available."""
         ...
 
-    async def apply(self, config: Config) -> ConfigChanges:
-        """Apply a new configuration in its entirety, or refuse it in its entirety. Raises EnvironmentFault."""
+    async def reload(self) -> ConfigChanges:
+        """Read the configuration file again, and apply it in its entirety or refuse it in its entirety. Raises
+        EnvironmentFault."""
         ...
 
     async def stop(self) -> None:
@@ -153,14 +156,15 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
     access = ClusterAccess(config)
     # Importing Ray takes seconds. In the meantime, the clusters can be queried.
-    loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
+    own_file = OwnFile.at(arguments.conf, tuple(arguments.flows or ()), tuple(arguments.clusters or ()))
+    loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory, own_file))
     await check_start(config, access.admin, access.ledger)
     predecessor = await find_predecessor(config, access) if arguments.upgrade else None
     daemon = await loading
     address = await daemon.start(predecessor)
     waiting = asyncio.create_task(daemon.wait())
     _stop_on_signals(daemon)
-    reload_on_hangup(arguments, daemon.apply, daemon.stop)
+    reload_on_hangup(daemon.reload, daemon.stop)
     tell_fd = arguments.tell_fd
     reporting = None if tell_fd is None else asyncio.create_task(report_to_parent(tell_fd, address, daemon.status))
     migration = CatchUp(config, access) if arguments.until_caught_up else None
@@ -216,12 +220,12 @@ class _Ended:
         return 3 if any(proof.differences or proof.losses for proof in proofs) else 0
 
 
-def _daemon(config: Config, log_directory: str) -> Daemon:
+def _daemon(config: Config, log_directory: str, own_file: OwnFile) -> Daemon:
     if config.runtime.engine == "process":
-        return _Here(config)
+        return _Here(config, own_file)
     from actors.supervisor_watch import RayDaemon  # noqa: PLC0415 - not always needed, and slow to import
 
-    return RayDaemon(config, log_directory)
+    return RayDaemon(config, log_directory, own_file)
 
 
 class _Here:
@@ -229,8 +233,9 @@ class _Here:
 
     dashboard = ""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, own_file: OwnFile) -> None:
         self._config = config
+        self._own_file = OwnFileReader(own_file, check_restart)
         self._supervisor = self._made(None)
 
     @property
@@ -246,15 +251,15 @@ class _Here:
     def _made(self, predecessor: Predecessor | None) -> Supervisor:
         engine = ProcessEngine(lambda setup: KafkaLog(setup.flow.name, setup.target))
         identity = new_identity(kept_here=True, goes_on_as=predecessor.daemon if predecessor else "")
-        return Supervisor(self._config, engine, identity=identity, predecessor=predecessor)
+        return Supervisor(self._config, engine, identity=identity, predecessor=predecessor, own_file=self._own_file)
 
     async def status(self) -> Status:
         """Return the current status of the flows."""
         return self._supervisor.status()
 
-    async def apply(self, config: Config) -> ConfigChanges:
-        """Apply a new configuration in its entirety, or refuse it in its entirety."""
-        return await self._supervisor.apply(config, own_file=True, dry_run=False)
+    async def reload(self) -> ConfigChanges:
+        """Read the configuration file again, and apply it in its entirety or refuse it in its entirety."""
+        return await self._supervisor.reload(None, dry_run=False)
 
     async def stop(self) -> None:
         """Begin to drain all flows. The method returns without waiting for them to be drained."""

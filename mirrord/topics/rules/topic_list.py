@@ -79,7 +79,7 @@ def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
 def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) -> str:
     match refusal:
         case "internal":
-            return "it belongs to Kafka, MirrorMaker 2 or mirrord"
+            return "it, or its target topic, has a name that belongs to Kafka, MirrorMaker 2 or mirrord"
         case "excluded":
             return f'the pattern "{selection.excluded_by(topic)}" of exclude matches it'
         case "not-included":

@@ -9,6 +9,7 @@ import pytest
 
 from actors import ray_connection, supervisor_watch
 from actors.supervisor_watch import RayDaemon
+from mirrord.config.own_file import OwnFile
 from mirrord.config.schema import RayConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
@@ -54,7 +55,7 @@ async def test_a_supervisor_that_hangs_is_started_again_once(monkeypatch: pytest
     monkeypatch.setattr(supervisor_watch, "SILENT_S", 0.2)
     monkeypatch.setattr(supervisor_watch, "POLL_S", 0.01)
     config = as_any(type("Config", (), {"ray": RayConfig()})())
-    watching = RayDaemon(config, "")
+    watching = RayDaemon(config, "", OwnFile("/conf.toml"))
     watching._actor = actor
     waiting = asyncio.create_task(watching.wait())
     await asyncio.sleep(0.3)
@@ -84,7 +85,7 @@ async def test_a_daemon_ends_when_ray_has_lost_a_process_that_it_cannot_replace(
     monkeypatch.setattr(supervisor_watch, "kill", kill)
     monkeypatch.setattr(supervisor_watch, "LOOK_S", 0.02)
     monkeypatch.setattr(supervisor_watch, "POLL_S", 0.01)
-    watching = RayDaemon(as_any(type("Config", (), {"ray": RayConfig()})()), "")
+    watching = RayDaemon(as_any(type("Config", (), {"ray": RayConfig()})()), "", OwnFile("/conf.toml"))
     watching._actor = Supervisor()
     monkeypatch.setattr(watching._ray, "ended_process", lambda: "raylet")
     with pytest.raises(EnvironmentFault, match="raylet of Ray has ended"):

@@ -255,6 +255,19 @@ def test_two_flows_of_one_template() -> None:
     load_text(CLUSTERS + flow(**template) + flow(from_='"asia"', naming='"asia-{topic}"'), "conf.toml")
 
 
+@pytest.mark.parametrize("naming", ["mirrord.{topic}", "__{topic}"])
+def test_a_naming_may_not_make_names_of_kafka_or_mirrord(naming: str) -> None:
+    report = faults(CLUSTERS + flow(naming=f'"{naming}"'))
+    assert f'naming = "{naming}" makes names such as "{naming.replace("{topic}", "orders")}"' in report
+    assert "belong to Kafka and mirrord" in report
+
+
+def test_the_alias_of_a_source_may_not_make_names_of_mirrord() -> None:
+    text = CLUSTERS.replace("clusters.eu", "clusters.mirrord")
+    assert 'the alias "mirrord" makes names such as "mirrord.orders"' in faults(text + flow(from_='"mirrord"'))
+    load_text(text + flow(from_='"mirrord"', separator='"-"'), "conf.toml")
+
+
 def same_names(source: str, target: str, **settings: str) -> str:
     """A flow that may exist in both directions."""
     alone = {"sync": '{ configs = false, acls = "off" }', "groups": '{ mode = "off" }'}

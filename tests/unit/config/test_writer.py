@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.config.flow_features import MONTH_MS, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.http import HttpConfig
 from mirrord.config.loader import load, load_text
 from mirrord.config.schema import (
     ClusterConfig,
     Config,
     FlowConfig,
-    HttpConfig,
     LimitsConfig,
     LogsConfig,
     RayConfig,

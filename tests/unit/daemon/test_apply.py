@@ -1,16 +1,26 @@
 """A daemon applies another configuration: flows come, go and change, or nothing of it is applied."""
 
 import asyncio
+import hashlib
+import socket
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
+import aiohttp
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig
-from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.config.own_file import FileDigest, OwnFile
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
+from mirrord.config.writer import conf_toml
 from mirrord.daemon.daemon import DaemonAccess, Supervisor
+from mirrord.daemon.own_file import OwnFileReader
 from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.facts.core import ConfigChanged, Entry, TargetProbed
 from mirrord.ledger.standing_orders import Order
@@ -85,22 +95,22 @@ def with_flows(daemon: Supervisor, *flows: FlowConfig) -> Config:
 
 async def test_flows_come_and_go(daemon: Supervisor) -> None:
     both = with_flows(daemon, FLOW, OTHER)
-    await daemon.apply(both, own_file=False, dry_run=True)
+    await daemon.apply(both, dry_run=True)
     assert states(daemon) == {"eu-us": "running"}
-    changes = await daemon.apply(both, own_file=False, dry_run=False)
+    changes = await daemon.apply(both, dry_run=False)
     assert [(change.flow, change.kind) for change in changes.flows] == [("other", "added")]
     await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
-    await daemon.apply(with_flows(daemon, FLOW), own_file=False, dry_run=False)
+    await daemon.apply(with_flows(daemon, FLOW), dry_run=False)
     assert states(daemon) == {"eu-us": "running"}
     assert daemon.config.flows == (FLOW,)
 
 
 async def test_a_change_names_its_topics_and_happens_once(daemon: Supervisor) -> None:
     wider = with_flows(daemon, msgspec.structs.replace(FLOW, topics=("orders", "payments")))
-    (change,) = (await daemon.apply(wider, own_file=False, dry_run=False)).flows
+    (change,) = (await daemon.apply(wider, dry_run=False)).flows
     assert change.topics == ("starts copying payments into eu.payments",)
     await eventually(lambda: {lane.topic for lane in daemon.status().flows[0].lanes} == {"orders", "payments"})
-    assert (await daemon.apply(wider, own_file=False, dry_run=False)).flows == ()
+    assert (await daemon.apply(wider, dry_run=False)).flows == ()
 
 
 async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_their_ledgers(
@@ -110,14 +120,14 @@ async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_
     assert isinstance(engine, FakeEngine)
     await eventually(lambda: len(engine.alive) == 1)
     config = msgspec.structs.replace(daemon.config, replicators=ReplicatorsConfig(count=1, spares=1))
-    planned = await daemon.apply(config, own_file=False, dry_run=True)
+    planned = await daemon.apply(config, dry_run=True)
     assert planned.replicators == ("replicators.count: auto -> 1", "replicators.spares: 0 -> 1")
     assert len(engine.alive) == 1
-    await daemon.apply(config, own_file=False, dry_run=False)
+    await daemon.apply(config, dry_run=False)
     await eventually(lambda: len(engine.alive) == 2)
     await eventually(lambda: any(ConfigChanged(planned.replicators) in entry.facts for entry in entries(engine)))
-    assert (await daemon.apply(config, own_file=False, dry_run=False)).replicators == ()
-    await daemon.apply(with_flows(daemon), own_file=False, dry_run=False)
+    assert (await daemon.apply(config, dry_run=False)).replicators == ()
+    await daemon.apply(with_flows(daemon), dry_run=False)
 
 
 def entries(engine: FakeEngine) -> list[Entry]:
@@ -126,7 +136,7 @@ def entries(engine: FakeEngine) -> list[Entry]:
 
 async def test_orders_are_taken_until_the_daemon_drains(daemon: Supervisor) -> None:
     order = Order(verb="pause", name="orders", by="ada@host")
-    await daemon.apply(with_flows(daemon, FLOW, OTHER), own_file=False, dry_run=False)
+    await daemon.apply(with_flows(daemon, FLOW, OTHER), dry_run=False)
     await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
     await eventually(lambda: all(flow.lanes for flow in daemon.status().flows))
     assert (await daemon.order(order, dry_run=False)).flow == "eu-us"
@@ -143,27 +153,86 @@ async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
     before = daemon.config
     stolen = {**before.clusters, "us": ClusterConfig(("thief:9092",), Security())}
     config = msgspec.structs.replace(with_flows(daemon, FLOW, OTHER), clusters=stolen)
-    changes = await daemon.apply(config, own_file=True, dry_run=False)
+    changes = await daemon.apply(config, dry_run=False)
     assert len(changes.refused) == 1
     assert daemon.config == before
     assert states(daemon) == {"eu-us": "running"}
 
 
-async def test_two_orders_over_http_swap_no_cluster_and_start_no_code(daemon: Supervisor) -> None:
-    """What one request may not change must not wait in the configuration for the next one."""
-    before, http = daemon.config, f"http://{daemon.config.http.listen}"
+async def test_no_body_of_a_request_is_a_configuration(daemon: Supervisor) -> None:
+    """Two requests in a row could once swap a cluster, and one could bring Spark's settings."""
+    before, url = daemon.config, f"http://{daemon.config.http.listen}/apply"
     thief = {"eu": ClusterConfig(("attacker:9092",), Security("SASL_PLAINTEXT", "PLAIN", "x", Secret("file:/etc/x")))}
     code = AuditConfig(every_ms=10_000, out="/anywhere", spark={"spark.driver.extraJavaOptions": "-XX:OnError=x"})
-    steps = [
+    for config in (
+        before,
+        msgspec.structs.replace(before, flows=()),
         msgspec.structs.replace(before, clusters={**before.clusters, **thief}, flows=()),
-        msgspec.structs.replace(before, clusters={**before.clusters, **thief}),
-        msgspec.structs.replace(before, clusters={**before.clusters, "loot": thief["eu"]}),
-        msgspec.structs.replace(before, flows=(FLOW, msgspec.structs.replace(OTHER, source="loot"))),
         msgspec.structs.replace(before, audit=code),
-        msgspec.structs.replace(before, flows=(msgspec.structs.replace(FLOW, name="../../flow"),)),
-    ]
-    for config in steps:
-        changes = await order_apply(http, config, dry_run=False)
-        assert changes.refused
+    ):
+        async with aiohttp.ClientSession() as session, session.post(url, data=msgspec.json.encode(config)) as answer:
+            assert answer.status == 400
         assert daemon.config == before
     assert states(daemon) == {"eu-us": "running"}
+
+
+async def test_apply_reads_the_file_of_the_daemon_and_no_other(daemon: Supervisor, tmp_path: Path) -> None:
+    before, http = daemon.config, f"http://{daemon.config.http.listen}"
+    path, another = tmp_path / "conf.toml", tmp_path / "another.toml"
+    checked: list[Config] = []
+
+    async def check(config: Config) -> None:
+        checked.append(config)
+        if any(flow.topics == ("unreachable",) for flow in config.flows):
+            raise EnvironmentFault("cluster eu: refused")
+
+    assert daemon._own_file is None  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(EnvironmentFault, match="was not started with a file"):
+        await order_apply(http, before, FileDigest(""), dry_run=False)
+    daemon._own_file = OwnFileReader(OwnFile.at(str(path)), check)  # pyright: ignore[reportPrivateUsage]
+
+    def written(to: Path, *flows: FlowConfig) -> FileDigest:
+        to.write_text(conf_toml(msgspec.structs.replace(before, flows=flows)))
+        return FileDigest(hashlib.sha256(to.read_bytes()).hexdigest())
+
+    own, foreign = written(path, FLOW), written(another, FLOW, OTHER)
+    assert await order_apply(http, before, own, dry_run=False) == ConfigChanges()
+    assert checked == [before]
+    (refused,) = (await order_apply(http, before, foreign, dry_run=False)).refused
+    assert refused.startswith(f"this file differs from {path} on {socket.gethostname()}")
+    assert daemon.config == before
+    with pytest.raises(EnvironmentFault, match="cluster eu: refused"):
+        await order_apply(http, before, written(path, replace(FLOW, topics=("unreachable",))), dry_run=False)
+    path.write_text("[clusters\n")
+    broken = FileDigest(hashlib.sha256(path.read_bytes()).hexdigest())
+    (refused,) = (await order_apply(http, before, broken, dry_run=False)).refused
+    assert refused.startswith(f"{path}: not valid TOML")
+    path.unlink()
+    (refused,) = (await order_apply(http, before, broken, dry_run=False)).refused
+    assert refused.startswith(f"{path}: no such file")
+    assert daemon.config == before
+    digest = written(path, FLOW, OTHER)
+    planned = await order_apply(http, before, digest, dry_run=True)
+    assert ([change.flow for change in planned.flows], daemon.config) == (["other"], before)
+    assert (await order_apply(http, before, digest, dry_run=False)).flows == planned.flows
+    await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
+    # As on SIGHUP, nobody has to name the file.
+    written(path, FLOW)
+    assert [change.kind for change in (await daemon.reload(None, dry_run=False)).flows] == ["removed"]
+
+
+async def test_a_daemon_keeps_the_flows_that_its_start_selected(tmp_path: Path) -> None:
+    path = tmp_path / "conf.toml"
+    clusters = {"eu": ELSEWHERE, "us": ELSEWHERE}
+    path.write_text(conf_toml(Config(clusters=clusters, flows=(FLOW, OTHER))))
+
+    async def check(_: Config) -> None:
+        return
+
+    reader = OwnFileReader(OwnFile.at(str(path), ("other",)), check)
+    config = await reader.read(None)
+    assert [flow.name for flow in config.flows] == ["other"]
+    assert [flow.name for flow in config.elsewhere] == ["eu-us"]
+    path.write_text(conf_toml(Config(clusters=clusters, flows=(FLOW,))))
+    with pytest.raises(ConfigError, match='no flow "other"'):
+        await reader.read(None)

@@ -13,7 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.config.digests import ConfigDigests, digests
+from mirrord.config.http import HttpConfig
+from mirrord.config.own_file import FileDigest
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
 from mirrord.daemon import http_api
@@ -37,7 +40,7 @@ from mirrord.model.status import (
     Status,
     Totals,
 )
-from mirrord.supervision.daemon_http_client import give_order, order_apply
+from mirrord.supervision.daemon_http_client import ask_configuration, give_order, order_apply
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 from tests.fixtures.full_status import FULL
 
@@ -95,7 +98,7 @@ class Daemon:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.stopped = 0
-        self.applied: list[tuple[Config, bool]] = []
+        self.applied: list[tuple[FileDigest | None, bool]] = []
 
     def status(self) -> Status:
         return STATUS
@@ -130,10 +133,12 @@ class Daemon:
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
         return HandoverAnswer(refused=call.flow)
 
-    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        assert not own_file
-        self.applied.append((config, dry_run))
+    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+        self.applied.append((given, dry_run))
         return ConfigChanges(refused=("clusters.eu: no",))
+
+    def configuration(self) -> ConfigDigests:
+        return digests(CONFIG)
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
         if order.name == "odrers":
@@ -258,13 +263,17 @@ CONFIG = Config(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_a_configuration_arrives_as_it_was_sent(base: str, daemon: Daemon, dry_run: bool) -> None:
-    changes = await order_apply(base, CONFIG, dry_run=dry_run)
-    assert daemon.applied == [(CONFIG, dry_run)]
+async def test_the_digest_of_a_file_arrives_as_it_was_sent(base: str, daemon: Daemon, dry_run: bool) -> None:
+    changes = await order_apply(base, CONFIG, FileDigest("ab12"), dry_run=dry_run)
+    assert daemon.applied == [(FileDigest("ab12"), dry_run)]
     assert changes.refused == ("clusters.eu: no",)
 
 
-async def test_a_configuration_is_an_order(base: str, daemon: Daemon) -> None:
+async def test_a_standby_can_compare_its_configuration(base: str) -> None:
+    assert await ask_configuration(base) == digests(CONFIG)
+
+
+async def test_reading_the_file_again_is_an_order(base: str, daemon: Daemon) -> None:
     assert await post(f"{base}/apply", Origin="http://elsewhere.example") == 403
     assert await post(f"{base}/apply", X_Forwarded_For="192.0.2.1") == 403
     assert await post(f"{base}/apply") == 400

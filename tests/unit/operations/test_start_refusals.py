@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.config.http import HttpConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Secret, Security
 from mirrord.kafka.client.connection import AuthenticationFailed
 from mirrord.ledger.facts.core import FlowOpened, Holder, LaneOpened, LeaseTaken

@@ -86,6 +86,7 @@ def test_an_unknown_naming_names_the_nearest() -> None:
         "mirrord.eu-us.state",
         "mirrord.eu-us.probe",
         "mirrord.eu-us.dead",
+        "mirrord.eu-us.repair",
         "mm2-offset-syncs.us.internal",
         "mm2-configs.eu.internal",
         "mm2-offsets.eu.internal",
@@ -148,3 +149,30 @@ def test_heartbeats_are_copied_whatever_the_lists_say(naming_name: str) -> None:
     assert selection.refusal("hearts") == "not-included"
     without = msgspec.structs.replace(flow, heartbeats=HeartbeatsConfig(replicate=False))
     assert selection_of(without).refusal("heartbeats") == "not-included"
+
+
+@pytest.mark.parametrize(
+    ("naming_name", "source", "topic"),
+    [
+        ("mirrord.{topic}", "eu", "eu-us.ledger"),
+        ("mirrord.{topic}", "eu", "orders"),
+        ("{topic}.eu-us.ledger", "eu", "mirrord"),
+        ("_{topic}", "eu", "_consumer_offsets"),
+        ("{topic}.ledger", "eu", "mirrord.eu-us"),
+        ("identity", "eu", "mirrord.eu-us.later"),
+        ("prefix", "mirrord", "eu-us.ledger"),
+        ("prefix", "mirrord", "heartbeats"),
+        ("prefix", "__eu", "orders"),
+        ("mm2-{topic}", "eu", "offset-syncs.us.internal"),
+    ],
+)
+def test_no_naming_makes_a_target_topic_of_kafka_or_mirrord(naming_name: str, source: str, topic: str) -> None:
+    flow = FlowConfig(name="eu-us", source=source, target="us", topics=(".*",), naming=naming_name)
+    selection = selection_of(flow)
+    assert selection.refusal(topic) == "internal"
+    assert selection.copy_of(topic) is None
+
+
+def test_a_source_topic_may_have_a_name_that_only_its_target_topic_could_not_have() -> None:
+    flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",))
+    assert selection_of(flow).copy_of("mirrord.audit-log") == "eu.mirrord.audit-log"

@@ -184,25 +184,16 @@ def test_settings_that_a_policy_leaves_alone() -> None:
     assert (changed, rule.faults) == (["max.message.bytes", "segment.bytes"], ())
 
 
-def test_orders_by_http_bring_no_code() -> None:
+def test_the_file_of_a_daemon_may_bring_code() -> None:
     cluster = ClusterConfig(("127.0.0.1:1",), Security())
     plain = msgspec.structs.replace(FLOW, naming="prefix", select="", sync=SyncConfig())
     old = Config(clusters={"eu": cluster, "us": cluster}, flows=(plain,))
     new = msgspec.structs.replace(old, flows=(FLOW,))
-    refused = compare(old, new, own_file=False).refused
-    assert [line.partition(": ")[2] for line in refused] == [
-        f'naming: "{FLOW.naming}" is taken only from the daemon\'s own file (SIGHUP)',
-        f'select: "{FLOW.select}" is taken only from the daemon\'s own file (SIGHUP)',
-        f'sync.filter_configs: "{FLOW.sync.filter_configs}" is taken only from the daemon\'s own file (SIGHUP)',
-    ]
-    (change,) = compare(old, new, own_file=True).flows
+    (change,) = compare(old, new).flows
     assert change.restarts
-    known = msgspec.structs.replace(new, flows=(msgspec.structs.replace(FLOW, topics=("orders",)),))
-    assert compare(new, known, own_file=False).refused == ()
     other = msgspec.structs.replace(FLOW, select_settings={"endings": ("x",)})
-    found = compare(new, msgspec.structs.replace(new, flows=(other,)), own_file=True).flows
+    found = compare(new, msgspec.structs.replace(new, flows=(other,))).flows
     assert (found[0].restarts, found[0].lines) == (False, ('select_settings.endings: null -> ["x"]',))
-    assert compare(new, msgspec.structs.replace(new, flows=(other,)), own_file=False).refused
 
 
 async def test_a_daemon_that_cannot_use_a_policy_neither_starts_nor_takes_it() -> None:
@@ -213,7 +204,7 @@ async def test_a_daemon_that_cannot_use_a_policy_neither_starts_nor_takes_it() -
     with pytest.raises(EnvironmentFault, match=line):
         await Supervisor(config, FakeEngine(MemoryLedger())).start()
     sound = Supervisor(msgspec.structs.replace(config, flows=(FLOW,)), FakeEngine(MemoryLedger()))
-    (refused,) = (await sound.apply(config, own_file=True, dry_run=False)).refused
+    (refused,) = (await sound.apply(config, dry_run=False)).refused
     assert refused.startswith(line)
     assert sound.config.flows == (FLOW,)
 

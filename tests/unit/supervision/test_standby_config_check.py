@@ -4,68 +4,79 @@ import asyncio
 
 import pytest
 
-from mirrord.config.changes import ConfigChanges, FlowChange
-from mirrord.config.schema import Config
+from mirrord.config.digests import ConfigDigests, digests
+from mirrord.config.http import HttpConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, LogsConfig, ReplicatorsConfig
+from mirrord.config.security import Secret, Security
+from mirrord.config.value_parsers import HostPort
 from mirrord.supervision import standby_config_check
-from mirrord.supervision.daemon_http_client import CommandRefused, NoAnswer
+from mirrord.supervision.daemon_http_client import NoAnswer
 from mirrord.supervision.standby_config_check import StandbyLook
-from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
 
 HTTP = "http://127.0.0.1:8182"
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+OTHER = FlowConfig(name="other", source="eu", target="asia", topics=("orders",))
+SECURITY = Security("SASL_SSL", "PLAIN", "me", Secret("env:ONE"))
+CLUSTERS = {alias: ClusterConfig((f"{alias}:9092",), SECURITY) for alias in ("eu", "us", "asia")}
+OWN = Config(clusters=CLUSTERS, flows=(FLOW, OTHER), http=HttpConfig(listen=HostPort("127.0.0.1", 1)))
+
+
+def config(**values: object) -> Config:
+    return Config(**{"clusters": CLUSTERS, "flows": (FLOW, OTHER)} | values)  # pyright: ignore[reportArgumentType]
+
+
+def flow(**values: object) -> tuple[FlowConfig, ...]:
+    return (FlowConfig(**{"name": "eu-us", "source": "eu", "target": "us", "topics": ("orders",)} | values), OTHER)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
-    ("changes", "difference"),
+    ("theirs", "difference"),
     [
-        (ConfigChanges(), ""),
-        (ConfigChanges(flows=(FlowChange("other", "changed", ("topics: a",)),)), ""),
-        (ConfigChanges(flows=(FlowChange("eu-us", "changed", ("topics: a", "rpo: 3 s")),)), "topics: a; rpo: 3 s"),
-        (ConfigChanges(flows=(FlowChange("eu-us", "added"),), replicators=("count: 2",)), "added (and 1 more)"),
-        (ConfigChanges(refused=("clusters.eu: bootstrap",)), "clusters.eu: bootstrap"),
-        (ConfigChanges(refused=("http: it is read only when a daemon starts", "instance: as well")), ""),
+        (config(), ""),
+        (config(instance="another", logs=LogsConfig("/logs"), http=HttpConfig(listen=HostPort("b", 2))), ""),
+        (config(flows=(FLOW,)), ""),
+        (config(clusters=CLUSTERS | {"asia": ClusterConfig(("elsewhere:1",), SECURITY)}), ""),
+        (config(flows=flow(topics=("a",), rpo_ms=3_000)), "rpo_ms (and 1 more)"),
+        (config(flows=flow(start_of={"a": "latest"})), "start_of"),
+        (config(flows=(OTHER,), replicators=ReplicatorsConfig(count=2)), "the flow is not in the file of the other"),
+        (config(replicators=ReplicatorsConfig(count=2)), "replicators.count"),
+        (config(clusters=CLUSTERS | {"eu": ClusterConfig(("elsewhere:1",), SECURITY)}), "clusters.eu"),
+        (
+            config(
+                clusters=CLUSTERS
+                | {"us": ClusterConfig(("us:9092",), Security("SASL_SSL", "PLAIN", "me", Secret("env:TWO")))}
+            ),
+            "clusters.us",
+        ),
     ],
 )
 async def test_the_holder_is_asked_what_differs(
-    monkeypatch: pytest.MonkeyPatch, changes: ConfigChanges, difference: str
+    monkeypatch: pytest.MonkeyPatch, theirs: Config, difference: str
 ) -> None:
     asked: list[str] = []
 
-    async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-        assert dry_run, "nothing is altered"
-        assert config is not None
+    async def ask_configuration(http: str) -> ConfigDigests:
         asked.append(http)
         if len(asked) == 1:
             raise NoAnswer("no answer in time")
-        return changes
+        return digests(theirs)
 
-    monkeypatch.setattr(standby_config_check, "order_apply", order_apply)
+    monkeypatch.setattr(standby_config_check, "ask_configuration", ask_configuration)
     monkeypatch.setattr(standby_config_check, "EVERY_S", 0.01)
     monkeypatch.setattr(standby_config_check, "SOON_S", 0.01)
     holders = {"eu-us": HTTP}
-    look = StandbyLook(lambda: as_any(object()), lambda: holders)
+    look = StandbyLook(lambda: OWN, lambda: holders)
     running = asyncio.create_task(look.run())
     await eventually(lambda: len(asked) > 2)
     line = f"is a standby with a different configuration from that of {HTTP}: {difference}"
-    assert look.remarks == ({"eu-us": line} if difference else {})
+    assert (look.remarks["eu-us"].startswith(line)) if difference else look.remarks == {}
     assert set(asked) == {HTTP}
     holders.clear()
     await eventually(lambda: look.remarks == {})
     running.cancel()
 
 
-async def test_a_holder_that_takes_no_orders_from_here_is_not_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-        asked.append(http)
-        raise CommandRefused(f"{http} accepts commands from its own machine: {config}, {dry_run}")
-
-    monkeypatch.setattr(standby_config_check, "order_apply", order_apply)
-    monkeypatch.setattr(standby_config_check, "SOON_S", 0.0)
-    look = StandbyLook(lambda: as_any(object()), lambda: {"eu-us": HTTP})
-    running = asyncio.create_task(look.run())
-    await eventually(lambda: bool(asked))
-    await asyncio.sleep(0.05)
-    assert (asked, look.remarks) == ([HTTP], {})
-    running.cancel()
+def test_digests_show_no_setting() -> None:
+    shown = repr(digests(OWN))
+    assert not any(text in shown for text in ("9092", "ONE", "SASL", "orders'"))

@@ -290,7 +290,7 @@ def test_the_tables_are_read_written_and_taken_while_it_runs(config: Config) -> 
     )
     assert (read.compact.least, read.compact.spark) == (100, {"spark.master": "yarn"})
     assert load_text(conf_toml(read), "conf.toml") == read
-    changes = compare(config, msgspec.structs.replace(config, audit=read.audit), own_file=True)
+    changes = compare(config, msgspec.structs.replace(config, audit=read.audit))
     assert (changes.flows, changes.refused) == ((), ())
     assert "audit.level: digest -> records" in changes.for_all
 
