@@ -43,10 +43,10 @@ class ForgottenVerdicts:
     def counted(self, applies: Mapping[int, Reason], lane: LaneState) -> Counter[Reason]:
         """Return the counts that the state must have. `applies` are the verdicts that apply. One that the state has
         forgotten counts even if it no longer applies. If it was recorded again, it counts twice."""
-        counts = Counter(reason for offset, reason in applies.items() if not self._counts[offset, reason])
+        counts = Counter[Reason](reason for offset, reason in applies.items() if not self._counts[offset, reason])
         counts.update(reason for _, reason in self._counts.elements())
         counts.update(reason for _, reason in _judged(lane.verdicts.recent) & self._counts.keys())
-        return +counts
+        return counts
 
 
 def _judged(verdicts: Iterable[Verdict | Gap]) -> set[_Judged]:

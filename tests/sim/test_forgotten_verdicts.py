@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LaneOpened, LeaseTaken, SourceRun, Verdict
+from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LaneOpened, LeaseTaken, Reason, SourceRun, Verdict
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
@@ -42,7 +42,7 @@ class Book:
     def decide(self, ordinal: int, offset: int, *skipped: Verdict) -> Counted:
         self._fold(1, SourceRun(LANE, 0, (Run(ordinal, offset),), skipped))
         lane = self.state.lanes[LANE]
-        applies = {at: gap.reason for gap in self.gaps for at in range(gap.start, gap.end)}
+        applies: dict[int, Reason] = {at: gap.reason for gap in self.gaps for at in range(gap.start, gap.end)}
         return Counted(
             lane.verdicts.counts["filtered"], self.forgotten.counted(applies, lane)["filtered"], len(applies)
         )

@@ -37,7 +37,7 @@ from mirrord.replication.lane.target import (
     reassigned_ordinals,
     target_scan,
 )
-from mirrord.replication.lane.target.evidence import known_until, unproven_until
+from mirrord.replication.lane.target.evidence import known_until, trusted_below, unproven_until
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
 
@@ -136,7 +136,7 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
             # assignment would end the doubt about the new one.
             return lane.retry()
         lane.stage = Stage.CHECK
-        first = min(lane.trusted, ordinal)
+        first = min(trusted_below(lane), ordinal)
         begun = ResumePosition(
             min(first, lane.resume_position.ordinal),
             lane.resume_position.target_offset,
@@ -157,8 +157,9 @@ def _continues_at(lane: Lane) -> int:
 
 def must_check(lane: Lane) -> bool:
     """Return whether the lane must compare batches in the target log with the source. This is necessary for batches
-    whose acknowledgements the lane has not received since it was assigned to this replicator."""
-    return lane.resume_ordinal > lane.trusted
+    whose acknowledgements the lane has not received since it was assigned to this replicator, and for batches that an
+    election has brought back."""
+    return lane.resume_ordinal > trusted_below(lane)
 
 
 def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:

@@ -154,11 +154,15 @@ def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
         first = nearest(batch.base_sequence, lane.resume_position.ordinal)
         begins = [ordinal for ordinal, epoch in positions if 0 <= batch.leader_epoch < epoch]
         if begins and min(begins) < first + batch.count:
-            begin = max(first, min(begins))
-            lane.log.earlier += ((begin, first + batch.count),)
-            lane.trusted = min(lane.trusted, begin)
+            lane.log.earlier += ((max(first, min(begins)), first + batch.count),)
     if lane.record is not None:
         lane.log.reassigned += tuple(reassigned_since(lane.record, own, lane.resume_position.ordinal))
+
+
+def trusted_below(lane: Lane) -> int:
+    """Return the ordinal below which the lane need not compare batches with the source: all of them were acknowledged
+    or compared (`Lane.trusted`), and none of them is known to be older than that (see `note_earlier`)."""
+    return min([lane.trusted, *(first for first, _ in lane.log.earlier)])
 
 
 def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> Iterator[Interval]:

@@ -14,7 +14,7 @@ from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, LaneRecord, OwnBatch, ScanAnswer
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target.evidence import known_until, next_by_entry, offset_of_position
+from mirrord.replication.lane.target.evidence import known_until, next_by_entry, offset_of_position, trusted_below
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
@@ -32,7 +32,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
     holes: list[tuple[int, int]] = []
     missing: list[Missing] = []
     facts: list[LaneFact] = []
-    begins = void = NEVER
+    begins, void, trusted = NEVER, NEVER, trusted_below(lane)
     at = log.start if log is not None else 0
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
@@ -49,7 +49,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
                 holes += but_not_void(mended, expected, ordinal - 1)
         facts += placed(lane, runs, ordinal, batch.base_offset, batch.count, is_first=batch is own[0])
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
-        begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
+        begins = min(begins, batch.base_offset) if expected > trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
     return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
