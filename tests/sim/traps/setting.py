@@ -135,6 +135,7 @@ _BESIDE: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (transactions.marker_beside_a_resume, {}),
     (transactions.aborted_around_batches, {}),
     (transactions.election_with_an_open_transaction, {"elections": True}),
+    (transactions.difference_beside_an_open_transaction, _YOUNG | {"compaction": True}),
     (transactions.lost_beside_transactions, _LOOKED_UP | _UNCLEAN),
     (transactions.cleaned_beside_transactions, _LOOKED_UP),
 )

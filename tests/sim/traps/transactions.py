@@ -12,7 +12,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import EndAnswer, ProducersAnswer, ScanAnswer, VisibleAnswer
 from tests.sim.host import Host
 from tests.sim.transactions import Client, Ending, TransactionalTarget
-from tests.sim.traps import lookups
+from tests.sim.traps import lookups, views
 from tests.sim.traps.driving import drive, holder, land, sending
 from tests.sim.traps.in_between import copied
 from tests.sim.traps.moments import Script, forget, kill, may_elect, may_start, pause
@@ -192,6 +192,16 @@ def election_with_an_open_transaction(story: "Story") -> Script:
     yield
     if rng.random() < 0.5:
         _end(world, client)
+
+
+def difference_beside_an_open_transaction(story: "Story") -> Script:
+    """A transaction is open while the lane finds that the target has other records than its map says, and rebuilds the
+    map (`views.removed_under_a_dead_holder`)."""
+    world = story.world
+    target = _target(world)
+    if target is not None:
+        _write(world, world.rng.choice(target.clients))
+        yield from views.removed_under_a_dead_holder(story)
 
 
 def _write_keys(world: "World", client: Client) -> None:
