@@ -34,6 +34,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     replaced,
     search_range,
 )
+from mirrord.replication.lane.target.existing_copies import is_own
 from mirrord.replication.lane.target.relocation_result import Located
 
 Compacts = Callable[[], Awaitable[bool | None]]
@@ -177,7 +178,7 @@ class BatchRelocation:
         timed, size = True, 0
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
             header = batch.header
-            if header.producer_id != wanted.producer_id:
+            if not is_own(header, wanted.producer_id):
                 continue
             count = header.last_offset_delta + 1
             own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
