@@ -106,7 +106,13 @@ def a_relocation_waits_for_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch_relocation.BatchRelocation, "__init__", begin)
 
 
+def a_marker_is_a_batch_of_its_producer(patch: pytest.MonkeyPatch) -> None:
+    for module in (own_batch_scan, batch_verification, batch_relocation):
+        patch.setattr(module, "is_own", lambda header, producer_id: header.producer_id == producer_id)
+
+
 _LOST, _KILLED = "lost_beside_transactions", "killed_beside_an_open_transaction"
+_MARKED = "marker_with_the_producer_id_of_the_lane"
 _DIFFERENT = "difference_beside_an_open_transaction"
 RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
     ("other clients' aborted records supersede nothing", aborted_records_of_others_supersede, "plain", _LOST),
@@ -116,5 +122,6 @@ RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
     ("transactions end above open ones", no_transaction_ends_above_an_open_one, "plain", _LOST),
     ("a scan does not wait for transactions", a_scan_waits_for_transactions, "plain, old records", _KILLED),
     ("a comparison does not wait for transactions", a_comparison_waits_for_transactions, "plain, old records", _KILLED),
+    ("a marker is not a batch of a lane", a_marker_is_a_batch_of_its_producer, "plain, old records", _MARKED),
     ("a relocation does not wait for transactions", a_relocation_waits_for_transactions, "plain", _DIFFERENT),
 )

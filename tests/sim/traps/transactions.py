@@ -153,6 +153,28 @@ def aborted_around_batches(story: "Story") -> Script:
     yield
 
 
+def marker_with_the_producer_id_of_the_lane(story: "Story") -> Script:
+    """An operator ends a transaction that does not exist, with the producer id of the lane, between two of its batches.
+    Then the lane loses its connection, or its holder is killed."""
+    world = story.world
+    yield from pause(world)
+    target = _target(world)
+    requests = (sending(world, 2) or sending(world)) if target is not None else []
+    if target is None or not requests:
+        return
+    host = requests[0].host
+    world.note("trap: a marker with the producer id of the lane")
+    for each in requests:
+        land(world, [each])
+        target.write_marker_for(host.lane.producer_id, world.wall_ms)
+    if world.rng.random() < 0.5:
+        host.disconnect()
+    elif (later := _replaced(world, host)) is not None:
+        host = later
+    drive(world, host, lambda: copied(host))
+    yield
+
+
 def election_with_an_open_transaction(story: "Story") -> Script:
     """A leader is elected while a transaction is open. In some worlds, the election removes the marker, which its
     coordinator takes for written, or records of the transaction."""
