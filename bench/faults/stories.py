@@ -39,9 +39,9 @@ _MOST_TRAPS = 4
 _WRAP_SHARE, _AT_WRAP_SHARE, _MOST_UNTIL_WRAP = 0.15, 0.5, 40
 """Share of stories in which the lane's sequence numbers start again at 0, share of those among them whose traps include
 one that waits for this, and the highest number of records before it."""
-_OTHERS_SHARE, _BESIDE_SHARE, _MOST_OTHERS = 0.2, 0.6, 2
+_OTHERS_SHARE, _BESIDE_SHARE, _MOST_OTHERS = 0.2, 0.6, 3
 """Share of stories in which other clients write to the target in transactions, share of those among them whose traps
-need this, and the highest number of these clients."""
+need this, and the highest number of these clients. There are at least two."""
 _UNTIL_WRAP = "records that the lane of that story copies before its sequence numbers start again at 0"
 _OTHERS = "clients that write to the target of that story in transactions"
 _STEPS_WITH_TRAPS = 300
@@ -109,7 +109,7 @@ def _beside_transactions(seed: int, number: int, drawn: Drawn) -> Drawn:
     chance = random.Random(f"{seed} {number} others")
     if chance.random() >= _OTHERS_SHARE:
         return drawn
-    drawn = drawn._replace(others=chance.randint(1, _MOST_OTHERS))
+    drawn = drawn._replace(others=chance.randint(2, _MOST_OTHERS))
     if chance.random() >= _BESIDE_SHARE:
         return drawn
     traps, theme = draw_beside_transactions(chance), drawn.theme or chance.choice(PLAIN)

@@ -5,6 +5,7 @@ A mutation replaces the one small function that implements the rule. `tests/sim/
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -49,8 +50,10 @@ from mirrord.replication.lane.transitions import Resume
 from tests.sim import mutations_of_handover as handover
 from tests.sim import mutations_of_host as host
 from tests.sim import mutations_of_sequences as sequences
+from tests.sim import mutations_of_transactions as beside
 from tests.sim.host import Shape
 from tests.sim.themes import shape_named
+from tests.sim.traps.setting import shape_with
 
 
 class Mutation(NamedTuple):
@@ -61,9 +64,13 @@ class Mutation(NamedTuple):
     theme: str
     """The kind of world (`themes.THEMES`) in which the rule matters most, or two at once; empty: worlds of every
     kind."""
+    beside: str = ""
+    """A trap of these worlds, to which other clients then write in transactions."""
 
     @property
     def shape(self) -> Shape | None:
+        if self.beside:
+            return shape_with(replace(shape_named(self.theme), others=2), (self.beside,))
         return shape_named(self.theme) if self.theme else None
 
 
@@ -456,4 +463,5 @@ MUTATIONS = (
     Mutation("a log that went back is repaired", handover.a_log_that_went_back_is_final, ""),
     *(Mutation(*rule) for rule in host.RULES),
     *(Mutation(*rule) for rule in sequences.RULES),
+    *(Mutation(*rule) for rule in beside.RULES),
 )

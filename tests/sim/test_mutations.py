@@ -48,6 +48,15 @@ SEEDS = {
     "the last records may have been cleaned": 0,
     "a lost record is not put over a newer one": 73,
     "a record that was there before a lost one is older": 1574,
+    "other clients' aborted records supersede nothing": 1,
+    "records of open transactions supersede nothing": 1,
+    "other clients' committed records supersede": 0,
+    "a lookup reads above open transactions": 0,
+    "transactions end above open ones": 2,
+    "a scan does not wait for transactions": 4,
+    "a comparison does not wait for transactions": 0,
+    "a marker is not a batch of a lane": 0,
+    "a relocation does not wait for transactions": 28,
 }
 """`python -m tests.sim.pin` finds new ones after a change of the lane or of the scheduler."""
 ONLY_COUNTED = {

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Ending = Literal["commit", "abort"]
 _FIRST_ID = 9_000
 """Producer ids from here on belong to other clients."""
+_OPERATOR = -1_000
 _RATE = 0.08
 """How often another client or its coordinator does something in a step of a story."""
 _SOON = 0.5
@@ -41,6 +42,8 @@ class InTransaction(Stored):
 
     ending: Ending | None = None
     """What the marker says. None if the batch has records."""
+    known_as: int = -1
+    """The producer id in the batch, if it is not that of the client."""
     contents: tuple[int, ...] = ()
     """The numbers of the records, whatever became of the transaction. 0 if the cleaner has removed a record."""
 
@@ -50,7 +53,7 @@ class InTransaction(Stored):
 
     def encoded(self, keys: int) -> bytes:
         """The batch as it is stored."""
-        who = (producer_id(self.producer), self.epoch)
+        who = (self.known_as if self.known_as >= 0 else producer_id(self.producer), self.epoch)
         if self.ending is not None:
             return toy.marker(
                 self.base,
@@ -195,6 +198,13 @@ class TransactionalTarget(FakeTarget):
         broker.append(InTransaction(*where, (), broker.epoch, ending=client.ending))
         client.marker = broker.whole[-1].id
         self._settle(broker)
+        self.advance()
+
+    def write_marker_for(self, known_as: int, now_ms: int) -> None:
+        """An operator writes the marker of a transaction that does not exist, for any producer id."""
+        broker = self.brokers[self.leader]
+        where = (broker.end, 1, _OPERATOR, 0, -1, now_ms)
+        broker.append(InTransaction(*where, (), broker.epoch, ending="abort", known_as=known_as))
         self.advance()
 
     # --- what happens to brokers

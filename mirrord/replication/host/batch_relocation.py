@@ -35,6 +35,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     search_range,
 )
 from mirrord.replication.lane.target.evidence import reassigned_since
+from mirrord.replication.lane.target.existing_copies import is_own
 from mirrord.replication.lane.target.relocation_result import Located
 
 Compacts = Callable[[], Awaitable[bool | None]]
@@ -186,7 +187,7 @@ class BatchRelocation:
         timed, size = True, 0
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
             header = batch.header
-            if header.producer_id != wanted.producer_id:
+            if not is_own(header, wanted.producer_id):
                 continue
             count = header.last_offset_delta + 1
             where = header.base_offset, count, header.base_sequence

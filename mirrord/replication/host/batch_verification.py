@@ -27,6 +27,7 @@ from mirrord.replication.lane.target.batch_compare import (
     same_records,
     together,
 )
+from mirrord.replication.lane.target.existing_copies import is_own
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 Pairs = list[tuple[int, int]]
@@ -112,7 +113,7 @@ class BatchVerification:
         wanted = self._wanted
         try:
             async for batch in self._target.read(self._target_partition, start, wanted.end):
-                if batch.header.producer_id == wanted.producer_id:
+                if is_own(batch.header, wanted.producer_id):
                     findings.append(await self._compare(batch))
                     if findings[-1].outcome == "different":
                         return False

@@ -8,6 +8,7 @@ from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.model.intervals import Interval
 from mirrord.replication.lane.signals import AskScan, OwnBatch, ScanAnswer
+from mirrord.replication.lane.target.existing_copies import is_own
 
 
 async def scan(
@@ -38,7 +39,7 @@ async def own_batches(
     async for batch in target.read(partition, asked.start, asked.end):
         header = batch.header
         epoch = epoch if batch.is_old else max(epoch, header.leader_epoch)
-        if header.producer_id == asked.producer_id:
+        if is_own(header, asked.producer_id):
             count = header.last_offset_delta + 1
             where = (header.base_offset, count, header.base_sequence)
             own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch))

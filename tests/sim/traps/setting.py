@@ -134,7 +134,9 @@ _BESIDE: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (transactions.killed_beside_an_open_transaction, {}),
     (transactions.marker_beside_a_resume, {}),
     (transactions.aborted_around_batches, {}),
+    (transactions.marker_with_the_producer_id_of_the_lane, {}),
     (transactions.election_with_an_open_transaction, {"elections": True}),
+    (transactions.difference_beside_an_open_transaction, _YOUNG | {"compaction": True}),
     (transactions.lost_beside_transactions, _LOOKED_UP | _UNCLEAN),
     (transactions.cleaned_beside_transactions, _LOOKED_UP),
 )

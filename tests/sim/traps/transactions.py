@@ -5,14 +5,13 @@ In stories without such clients (`Shape.others`), these traps do nothing. They o
 may wait for its end.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import EndAnswer, ProducersAnswer, ScanAnswer, VisibleAnswer
 from tests.sim.host import Host
 from tests.sim.transactions import Client, Ending, TransactionalTarget
-from tests.sim.traps import lookups
+from tests.sim.traps import lookups, views
 from tests.sim.traps.driving import drive, holder, land, sending
 from tests.sim.traps.in_between import copied
 from tests.sim.traps.moments import Script, forget, kill, may_elect, may_start, pause
@@ -154,6 +153,28 @@ def aborted_around_batches(story: "Story") -> Script:
     yield
 
 
+def marker_with_the_producer_id_of_the_lane(story: "Story") -> Script:
+    """An operator ends a transaction that does not exist, with the producer id of the lane, between two of its batches.
+    Then the lane loses its connection, or its holder is killed."""
+    world = story.world
+    yield from pause(world)
+    target = _target(world)
+    requests = (sending(world, 2) or sending(world)) if target is not None else []
+    if target is None or not requests:
+        return
+    host = requests[0].host
+    world.note("trap: a marker with the producer id of the lane")
+    for each in requests:
+        land(world, [each])
+        target.write_marker_for(host.lane.producer_id, world.wall_ms)
+    if world.rng.random() < 0.5:
+        host.disconnect()
+    elif (later := _replaced(world, host)) is not None:
+        host = later
+    drive(world, host, lambda: copied(host))
+    yield
+
+
 def election_with_an_open_transaction(story: "Story") -> Script:
     """A leader is elected while a transaction is open. In some worlds, the election removes the marker, which its
     coordinator takes for written, or records of the transaction."""
@@ -194,6 +215,16 @@ def election_with_an_open_transaction(story: "Story") -> Script:
         _end(world, client)
 
 
+def difference_beside_an_open_transaction(story: "Story") -> Script:
+    """A transaction is open while the lane finds that the target has other records than its map says, and rebuilds the
+    map (`views.removed_under_a_dead_holder`)."""
+    world = story.world
+    target = _target(world)
+    if target is not None:
+        _write(world, world.rng.choice(target.clients))
+        yield from views.removed_under_a_dead_holder(story)
+
+
 def _write_keys(world: "World", client: Client) -> None:
     """Write a record of each key in a transaction."""
     target = _target(world)
@@ -202,49 +233,59 @@ def _write_keys(world: "World", client: Client) -> None:
     target.write_in_transaction(client, target.keys, world.wall_ms)
 
 
+_SCENES = ("before", "aborted", "open", "committed", "above", "ended above", "ended above")
+
+
 def lost_beside_transactions(story: "Story") -> Script:
-    """An unclean election removes copied records. Others have written the same keys in a transaction, which is aborted,
-    open or committed when the lane looks the lost records up. Above an open transaction, another client may have
-    written the keys without one."""
-    yield from _lost(story, _after)
-
-
-def _lost(story: "Story", write: Callable[["World", Client, str], None]) -> Script:
+    """An unclean election removes copied records. Others write the same keys in a transaction, which is aborted, open
+    or committed when the lane looks the lost records up. Or it was open before these records were appended. Above an
+    open transaction, another client may have written the keys without one, or in one that has ended."""
     world, rng = story.world, story.rng
     yield from pause(world)
     target = _target(world)
     if target is None or not lookups.all_copied(story):
         return
-    client = rng.choice(target.clients)
+    scene = rng.choice(_SCENES)
+    one, other = rng.sample(target.clients, 2) if len(target.clients) > 1 else target.clients * 2
+    if scene == "before":
+        _write_keys(world, one)
+        _everywhere(world)
     end = target.end
     world.source.append(rng.randint(1, 3), world.record_ms())
     if not (host := lookups.all_copied(story)):
         return
     if rng.random() < 0.7:
         lookups.save(world, host)
-    scene = rng.choice(("aborted", "open", "committed", "above"))
     world.note(f"trap: records are lost, a transaction with their keys is {scene}")
     lookups.lose(world, end)
-    write(world, client, scene)
+    _overwrite(world, scene, one, other)
     _everywhere(world)
     for at in (0, 1):
         target.forget(at, world.wall_ms)
     if rng.random() < 0.5:
         _replaced(world, host)
     lookups.looked_up(story)
-    if scene in {"open", "above"}:
+    for client in (one, other):
         _end(world, client, "abort" if rng.random() < 0.7 else "commit")
-        lookups.all_copied(story)
-        if rng.random() < 0.5:
-            lookups.clean(world)
+    lookups.all_copied(story)
+    if rng.random() < 0.5:
+        lookups.clean(world)
 
 
-def _after(world: "World", client: Client, scene: str) -> None:
-    _write_keys(world, client)
+def _overwrite(world: "World", scene: str, one: Client, other: Client) -> None:
+    """Write the keys of lost records."""
+    if scene == "before":
+        _end(world, one, "commit" if world.rng.random() < 0.7 else "abort")
+        return
+    if scene == "ended above":
+        _write(world, other, 1)
+    _write_keys(world, one)
     if scene == "above":
         world.target.foreign(world.target.keys, world.wall_ms)
+    elif scene == "ended above":
+        _end(world, one)
     elif scene != "open":
-        _end(world, client, "abort" if scene == "aborted" else "commit")
+        _end(world, one, "abort" if scene == "aborted" else "commit")
 
 
 def cleaned_beside_transactions(story: "Story") -> Script:

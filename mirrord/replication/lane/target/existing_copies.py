@@ -31,6 +31,12 @@ def may_be_a_lanes(header: Header) -> bool:
     return header.producer_id >= 0 and header.base_sequence >= 0 and not header.attributes & (TRANSACTIONAL | CONTROL)
 
 
+def is_own(header: Header, producer_id: int) -> bool:
+    """Return whether the lane with this producer id wrote the batch. An operator may have written the marker of a
+    transaction with the same producer id."""
+    return header.producer_id == producer_id and may_be_a_lanes(header)
+
+
 def in_common(source: Sequence[FoundRow], target: Sequence[FoundRow], what: What) -> tuple[int, int] | None:
     """Return the offsets of a record that occurs in both logs, as (source offset, target offset). Return None if too
     few records occur in both logs to prove that the target holds copies."""

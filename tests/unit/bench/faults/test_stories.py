@@ -23,6 +23,17 @@ def test_stories_of_a_seed_are_the_same_each_time_and_of_all_themes() -> None:
     assert len({each.seed for each in drawn}) == len(drawn)
 
 
+def test_stories_beside_transactions_leave_all_others_as_they_were() -> None:
+    drawn = [stories.draw(7, number, tuple(THEMES)) for number in range(2_000)]
+    beside = [each for each in drawn if each.others]
+    assert 0.15 < len(beside) / len(drawn) < 0.25
+    assert f"--others {beside[0].others}" in str(beside[0])
+    for number, each in enumerate(drawn):
+        before = stories._near_wrap(7, number, stories._drawn(7, number, tuple(THEMES)))
+        assert each == before or each.others
+        assert each.seed == before.seed
+
+
 def test_a_violation_is_named_and_plays_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

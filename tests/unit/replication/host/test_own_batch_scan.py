@@ -7,6 +7,7 @@ from mirrord.replication.lane.signals import AskScan, ScanAnswer, ScanPurpose
 from tests.fixtures.fake_pipe import as_any
 from tests.sim.log_readers import PARTITION, TargetReader, at_once
 from tests.sim.target import FakeTarget, Stored
+from tests.sim.transactions import TransactionalTarget, producer_id
 
 PRODUCER = 501
 
@@ -66,3 +67,22 @@ def test_the_newest_leader_epoch_of_the_range_is_reported() -> None:
         for end in (0, 1, 2, 3)
     ]
     assert [each.leader_epoch for each in found] == [-1, 1, 3, 3]
+
+
+def test_a_marker_with_the_producer_id_of_the_lane_is_not_one_of_its_batches() -> None:
+    """An operator may write a marker for any producer id. A marker has no sequence."""
+    target = TransactionalTarget()
+    client = target.clients[0]
+    lanes = producer_id(client.producer)
+    target.brokers[0].append(Stored(0, 2, lanes, 0, 0, 1, (1, 2), 1))
+    target.end_transaction(client, "abort", 1)
+    target.brokers[0].append(Stored(3, 2, lanes, 0, 2, 1, (3, 4), 1))
+    target.high_watermark = target.end
+    asked = AskScan(1, "resume", lanes, 0, target.end, 0)
+    answer = at_once(scan(as_any(TargetReader(target)), PARTITION, asked, compacts=no_topic_is_compacted))
+    assert [(each.base_offset, each.base_sequence) for each in answer.own] == [(0, 0), (3, 2)]
+    assert answer.others == ((2, 3),)
+
+
+async def no_topic_is_compacted() -> bool:
+    return False
