@@ -20,7 +20,7 @@ def offsets_of_epochs(record: LaneRecord, epochs: Epochs, first: int, end: int) 
     unknown = unknown_ordinals(record, epochs, first, end)
     parts = [
         (part, epoch_at(epochs, piece[0]))
-        for piece in _pieces(epochs, first, end)
+        for piece in pieces_of(epochs, first, end)
         for known in uncovered(piece, unknown)
         for part in ascending_parts(record, *known)
     ]
@@ -31,11 +31,17 @@ def unknown_ordinals(record: LaneRecord, epochs: Epochs, first: int, end: int) -
     """Return those of the ordinals [first, end) whose records a rebuild could not determine (`HoleFound.is_open`) and
     whose epochs are not known either."""
     void = joined((hole.first, hole.last + 1) for hole in record.holes if hole.is_open)
-    pieces = _pieces(epochs, first, end)
+    pieces = pieces_of(epochs, first, end)
     return [part for piece in pieces if epoch_at(epochs, piece[0]) < 0 for part in within(piece, void)]
 
 
-def _pieces(epochs: Epochs, first: int, end: int) -> Iterator[Interval]:
+def is_unknown_at(record: LaneRecord, epochs: Epochs, ordinal: int) -> bool:
+    """Return whether this is one of the `unknown_ordinals`."""
+    is_open = any(hole.is_open and hole.first <= ordinal <= hole.last for hole in record.holes)
+    return is_open and epoch_at(epochs, ordinal) < 0
+
+
+def pieces_of(epochs: Epochs, first: int, end: int) -> Iterator[Interval]:
     """Yield the ordinals [first, end) in pieces, each of one epoch."""
     return pairwise([first, *(each for each, _ in epochs if first < each < end), end])
 
