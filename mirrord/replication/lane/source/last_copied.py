@@ -10,13 +10,13 @@ from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.intervals import Interval
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import mended_until
-from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs
+from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, pieces_of
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     epoch_at,
@@ -138,17 +138,20 @@ def _is_explained(record: LaneRecord, first: int, last: int) -> bool:
 
 def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
     """Of the records of the ordinals [first, end) that have source offsets below `below` and known epochs, return the
-    one with the highest source offset: the source offset after it, and its epoch."""
-    highest = highest_copied(record, first, end, below)
+    one with the highest source offset: the source offset after it, and its epoch. Ordinals in holes are ignored: the
+    lane may have read other records at the offsets of theirs since."""
+    first = max(first, record.source_runs.at(0).ordinal)
+    holes = [(hole.first, hole.last + 1) for hole in record.holes]
+    held = list(uncovered((first, end), holes))
+    highest = max((at for part in held if (at := highest_copied(record, *part, below)) is not None), default=None)
     if highest is None:
         return None
     offset, ordinal = highest
     epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
     if epoch >= 0:
         return offset + 1, epoch
-    first = max(first, record.source_runs.at(0).ordinal)
-    edges = [first, *(each for each, _ in record.epochs if first < each < end), end]
-    found = ((highest_copied(record, *pair, below), recorded_at(record.epochs, pair[0])) for pair in pairwise(edges))
+    pieces = (piece for part in held for piece in pieces_of(record.epochs, *part))
+    found = ((highest_copied(record, *piece, below), recorded_at(record.epochs, piece[0])) for piece in pieces)
     return max(((at[0] + 1, known) for at, known in found if at is not None and known >= 0), default=None)
 
 

@@ -81,3 +81,19 @@ def test_where_a_log_diverges_after_a_hole_whose_records_are_gone(offset: int, s
     play.lane.next_ordinal = play.lane.acked = 8
     play.lane.position = offset + 2
     assert last_copied.divergence_of_copied(play.lane, 0, 9) == start
+
+
+def test_the_source_is_not_asked_about_records_in_whose_places_the_lane_has_read_others() -> None:
+    """DOUBLED. Ordinals 4 to 9 are missing from the target. The source lost their records, too, before they were copied
+    again, so the ledger does not say that it has lost them. The lane copied others of epoch 4 at offsets 4 and 5, and
+    leapt to offset 20. It asked about offset 9 and epoch 1, went back to offset 4, and copied these records again."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (4, 1))))
+    play.fold(HoleFound(LANE, 1, 4, 9, 10, 10), SourceRun(LANE, 1, (Run(10, 4),), (), ((10, 4),)))
+    play.fold(SourceRun(LANE, 1, (Run(12, 20),), (Verdict(6, 20, "skipped"),), ((12, -1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 12
+    play.lane.position = 20
+    assert last_copied.last_copied(play.lane) == (6, 4)
+    play.lane.position = 3
+    assert last_copied.furthest(play.lane) == (6, 4)
