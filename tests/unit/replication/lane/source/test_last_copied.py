@@ -101,8 +101,8 @@ def test_the_source_is_not_asked_about_records_in_whose_places_the_lane_has_read
 
 @pytest.mark.parametrize(("offset", "epoch"), [(4, 0), (5, 4), (6, 4), (8, 4), (9, 1), (10, 1)])
 def test_the_epoch_before_an_offset_is_that_of_the_record_that_was_read_last(offset: int, epoch: int) -> None:
-    """LOSS. Ordinals 4 to 9 are missing from the target. The source lost the first four of their records, and has others
-    of epoch 4 there. The epoch of the lost ones was taken for that of the others."""
+    """LOSS. Ordinals 4 to 9 are missing from the target. The source lost the first four of their records, and has
+    others of epoch 4 there. The epoch of the lost ones was taken for that of the others."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (4, 1))))
     runs = (Run(10, 4), Run(14, 10))  # the plan contains offsets 4 to 7
