@@ -98,10 +98,10 @@ def want_more(lane: Lane) -> Effects:
 def assure(lane: Lane) -> Effects:
     """Ask whether the source still has all records that the lane has copied. While the lane is copying some of these
     records again, it fetches only those, and the fetches do not show whether the source has lost any records after
-    them."""
+    them. A fetch without an epoch does not show either whether it has lost any records before them."""
     if lane.history.divergence_question in lane.questions:
         return []
-    known = last_copied.furthest(lane)
+    known = last_copied.furthest(lane) or (last_copied.last_copied(lane) if lane.epoch < 0 else None)
     if known is None:
         lane.history.source_confirmed = True
         return want_more(lane)

@@ -336,10 +336,10 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
             lane.go(Quiesce())
             return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
+        if may_continue and lane.plan:
+            return vanished_records.leave_out_deleted(lane, chunk.log_start)
         if may_continue:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
-            if lane.plan:
-                return [lost, *vanished_records.leave_out_deleted(lane, chunk.log_start)]
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
             # If retention has deleted the range of a seek command, the command is carried out now, because the next
             # record may not arrive for a long time.

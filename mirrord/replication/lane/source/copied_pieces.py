@@ -158,9 +158,12 @@ def highest_in(runs: Runs, parts: Sequence[AscendingPart], below: int) -> tuple[
 
 
 def ordinal_of(record: LaneRecord, first: int, end: int, offset: int) -> int | None:
-    """Return the first of the ordinals [first, end) that maps to the source offset `offset`. Return None if there is
-    none, or if the source has lost the record."""
-    for each in ascending_parts(record, first, end):
+    """Return the last of the ordinals [first, end) that maps to the source offset `offset`. Return None if there is
+    none, or if the source has lost the record.
+
+    Of several ordinals, all but the last one are in holes. The source may have lost their record before it was copied
+    again, and the last ordinal may belong to the one that has its offset now."""
+    for each in reversed(ascending_parts(record, first, end)):
         if each.lowest <= offset < each.limit:
             found = _last(record.source_runs, *each[:2], offset + 1)
             if found is not None and found[0] == offset:

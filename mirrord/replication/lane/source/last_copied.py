@@ -5,12 +5,12 @@ A request contains the source offset after a copied record and the leader epoch 
 the broker's answer shows whether its log has this record.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from mirrord.ledger.decided_verdicts import NOT_COPIED
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.intervals import Interval
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
@@ -140,25 +140,32 @@ def _is_explained(record: LaneRecord, first: int, last: int) -> bool:
 
 def _highest(lane: Lane, record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
     """Of the records of the ordinals [first, end) that have source offsets below `below` and known epochs, return the
-    one with the highest source offset: the source offset after it, and its epoch."""
-    highest = highest_copied(record, first, end, below)
+    one with the highest source offset: the source offset after it, and its epoch. Ordinals in holes are ignored: the
+    lane may have read other records at the offsets of theirs since."""
+    first = max(first, record.source_runs.at(0).ordinal)
+    holes = [(hole.first, hole.last + 1) for hole in record.holes]
+    held = list(uncovered((first, end), holes))
+    highest = max((at for part in held if (at := highest_copied(record, *part, below)) is not None), default=None)
     if highest is None:
         return None
     offset, ordinal = highest
     *_, (_, epoch, limit) = replaced_from(record, known_epochs(lane, ordinal), ordinal, end)
     if epoch >= 0 and offset < limit:
         return offset + 1, epoch
-    found = (each for each in _highest_of_epochs(record, first, end, below) if each[1] >= 0)
+    found = (each for each in _highest_of_epochs(record, first, end, below, holes) if each[1] >= 0)
     return max(((at + 1, known) for at, known in found), default=None)
 
 
-def _highest_of_epochs(record: LaneRecord, first: int, end: int, below: int) -> Iterator[tuple[int, int]]:
+def _highest_of_epochs(
+    record: LaneRecord, first: int, end: int, below: int, holes: Sequence[Interval] = ()
+) -> Iterator[tuple[int, int]]:
     """Yield the highest source offset below `below` of the ordinals [first, end) for each recorded epoch, and this
-    epoch. Records that the source has replaced are ignored."""
+    epoch. Records that the source has replaced and ordinals in `holes` are ignored."""
     first = max(first, record.source_runs.at(0).ordinal)
     for piece, epoch, limit in replaced_from(record, record.epochs, first, end):
-        if (found := highest_copied(record, *piece, min(below, limit))) is not None:
-            yield found[0], epoch
+        for part in uncovered(piece, holes):
+            if (found := highest_copied(record, *part, min(below, limit))) is not None:
+                yield found[0], epoch
 
 
 def read_until(lane: Lane) -> tuple[int, int] | None:

@@ -16,11 +16,14 @@ class LeftOut(NamedTuple):
     reason: Reason
     epoch: int = -1
     """Leader epoch of the records that the decision is about, or -1 if it is not known."""
+    latest_epoch: int = -1
+    """If set, the records may have epochs from `epoch` up to this one."""
 
     def is_about(self, epoch: int) -> bool:
         """Return whether the decision may be about a record with this leader epoch. If the epoch differs, the source
         has lost the record that the decision is about, and has another one at its offset."""
-        return self.epoch < 0 or epoch < 0 or self.epoch == epoch
+        latest = max(self.epoch, self.latest_epoch)
+        return epoch < 0 or latest < 0 or self.epoch <= epoch <= latest
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[LeftOut]:

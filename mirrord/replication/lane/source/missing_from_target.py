@@ -11,7 +11,9 @@ from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.lane_record import LaneRecord
 from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.source.copied_pieces import highest_copied
 from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
+from mirrord.replication.lane.source.recorded_epochs import epoch_at
 from mirrord.replication.lane.target.batch_relocation import SourceBatch, replaced
 from mirrord.replication.lane.target.relocation_result import Located
 
@@ -42,17 +44,32 @@ def _spans_of(decision: LeftOut, located: Located) -> Iterator[Interval]:
 
 
 def _filtered(record: LaneRecord) -> Iterator[LeftOut]:
-    """Yield the records that a filter has excluded. The flow may have no filter any more."""
-    return (LeftOut(each.start, each.end, each.reason) for each in record.newest_verdicts if each.reason == "filtered")
+    """Yield the records that a filter has excluded. The flow may have no filter any more.
+
+    The ledger does not contain their epochs, but it may contain those of the records before and after them. The epochs
+    of a log ascend, and a new epoch is recorded even if its first record is excluded.
+    """
+    last = record.source_runs.last
+    for each in record.newest_verdicts:
+        if each.reason != "filtered":
+            continue
+        before = None if last is None else highest_copied(record, 0, last.ordinal + 1, each.start)
+        ordinal = 0 if before is None else before[1] + 1
+        behind = record.source_runs.offset_of(ordinal)
+        is_next = behind is not None and behind >= each.end
+        latest = epoch_at(record.epochs, ordinal) if is_next else -1
+        earliest = -1 if before is None or latest < 0 else epoch_at(record.epochs, before[1])
+        yield LeftOut(each.start, each.end, each.reason, earliest, latest)
 
 
 def may_be_cleaned(record: LaneRecord, first: int, located: Located) -> Sequence[Interval]:
     """Return the missing records that may have been appended to a compacted target topic, whose cleaner then removed
     them.
 
-    The ledger's runs assign ordinals from `first` onward to the other missing records, but the source has records of a
-    later leader epoch at these offsets. They have not been produced yet, because a new epoch is recorded before its
-    first record is produced. Records of an epoch that the ledger has for other ordinals may have been produced.
+    The ledger's runs assign ordinals from `first` onward to the other missing records, or a filter excluded the records
+    at these offsets, but the source has records of a later leader epoch there. They have not been produced yet, because
+    a new epoch is recorded before its first record is produced. Records of an epoch that the ledger has for other
+    ordinals may have been produced.
     """
     never = list(_of_later_epochs(record, first, located))
     return [part for whole in located.missing for part in uncovered(whole, never)]
@@ -66,6 +83,10 @@ def _of_later_epochs(record: LaneRecord, first: int, located: Located) -> Iterat
             piece = (ordinal + start - offset, start, end - start)
             for begin, behind in replaced(record.epochs, [piece], batches):
                 yield offset + begin - ordinal, offset + behind - ordinal
+    wholes = [(batch.start, batch.end) for batch in batches]
+    for each in _filtered(record):
+        for part in within((each.start, each.end), wholes) if each.latest_epoch >= 0 else ():
+            yield from within(part, located.missing)
 
 
 def _epochs(located: Located) -> Iterator[tuple[int, int, int]]:

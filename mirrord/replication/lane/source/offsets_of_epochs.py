@@ -59,6 +59,12 @@ def unknown_ordinals(record: LaneRecord, epochs: Epochs, first: int, end: int) -
     return [part for piece in pieces if epoch_at(epochs, piece[0]) < 0 for part in within(piece, void)]
 
 
+def is_unknown_at(record: LaneRecord, epochs: Epochs, ordinal: int) -> bool:
+    """Return whether this is one of the `unknown_ordinals`."""
+    is_open = any(hole.is_open and hole.first <= ordinal <= hole.last for hole in record.holes)
+    return is_open and epoch_at(epochs, ordinal) < 0
+
+
 def _pieces(epochs: Epochs, first: int, end: int) -> Iterator[Interval]:
     """Yield the ordinals [first, end) in pieces, each of one epoch."""
     return pairwise([first, *(each for each, _ in epochs if first < each < end), end])

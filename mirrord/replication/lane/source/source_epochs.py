@@ -20,7 +20,7 @@ from mirrord.replication.lane.source.copied_pieces import (
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
 from mirrord.replication.lane.source.last_copied import last_copied
 from mirrord.replication.lane.source.left_out_epochs import among, behind_earlier
-from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, unknown_ordinals
+from mirrord.replication.lane.source.offsets_of_epochs import is_unknown_at, offsets_of_epochs, unknown_ordinals
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
     UNRECORDED,
@@ -81,6 +81,8 @@ def recall(lane: Lane) -> None:
     if record is not None and record.holes and _is_later_copied(lane, record):
         lane.seen.begin(lane.position, UNKNOWN)  # the source is asked
     lane.epoch = lane.seen.go_to(lane.position)
+    if record is not None and is_unknown_at(record, epochs, lane.resume_ordinal - 1):
+        _recall_rebuilt(lane, epochs)
     is_unknown = (
         lane.epoch < 0 and last_copied(lane) is None
     )  # otherwise the source is asked (see `truncation.confirm_source`)
@@ -99,6 +101,20 @@ def recall(lane: Lane) -> None:
     lane.history.new_epochs.clear()
     lane.history.epochs_again = ()
     lane.history.found_equal = False
+
+
+def _recall_rebuilt(lane: Lane, epochs: Epochs) -> None:
+    """Determine the source epoch before the position if the record before the resume ordinal is unknown (see
+    `unknown_ordinals`).
+
+    The ledger has the epoch of the source record before the position as the rebuild has read it. A fetch with this
+    epoch does not show whether the source still has the records that were copied before the unknown ones, so the source
+    is asked. If the epochs of these records are not known, there is nothing to ask about.
+    """
+    lane.epoch = -1
+    if last_copied(lane) is None:
+        lane.seen.begin(lane.position, epoch_at(epochs, lane.resume_ordinal))
+        lane.epoch = lane.seen.before(lane.position)
 
 
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:

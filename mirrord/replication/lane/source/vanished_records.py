@@ -11,16 +11,20 @@ copied again.
 from collections.abc import Iterator
 
 from mirrord.kafka.protocol.record_batch import HEADER, HEADER_LENGTH
-from mirrord.model.intervals import uncovered
+from mirrord.ledger.facts.core import SourceRun
+from mirrord.model.intervals import Interval, joined, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, in_flight, intake
 from mirrord.replication.lane.intake_stops import Vanished
 from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
-from mirrord.replication.lane.signals import Chunk, Effects
+from mirrord.replication.lane.signals import Append, Chunk, Effects, Lost
 from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.transitions import Quiesce
+
+_MOST_NAMED = 3
+"""Maximum number of ranges of source offsets that a report of a loss names."""
 
 
 def leave_out(lane: Lane, now: float, chunk: Chunk, found: Vanished) -> Effects:
@@ -43,14 +47,29 @@ def leave_out(lane: Lane, now: float, chunk: Chunk, found: Vanished) -> Effects:
 
 
 def leave_out_deleted(lane: Lane, log_start: int) -> Effects:
-    """Leave out the records that retention has deleted from the source before they were copied again. The caller
-    ensures that no batch with their ordinals may still be appended."""
+    """Leave out the records that retention has deleted from the source before they were copied again, and report the
+    loss. The caller ensures that no batch with their ordinals may still be appended."""
     run = lane.open_run
     if run is None:
         return []
     gone = _passed(lane, run.offset + lane.next_ordinal - run.ordinal, lane.position)
     deleted = uncovered((0, log_start), [(each.start, each.end) for each in gone])
-    return _without(lane, run, [*gone, *(LeftOut(*each, "expired") for each in deleted)])
+    effects = _without(lane, run, [*gone, *(LeftOut(*each, "expired") for each in deleted)])
+    facts = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
+    lost = joined((each.start, each.end) for fact in facts for each in fact.verdicts if each.reason == "expired")
+    return [*_lost(lane, lost), *effects]
+
+
+def _lost(lane: Lane, lost: list[Interval]) -> Effects:
+    """Report the loss of these source offsets. The offsets between them were copied, or have other verdicts."""
+    if not lost:
+        return []
+    many = sum(end - start for start, end in lost)
+    named = " and ".join(f"[{start}, {end})" for start, end in lost)
+    which = (
+        f"source offsets {named}" if len(lost) <= _MOST_NAMED else f"{many} of the source offsets below {lost[-1][1]}"
+    )
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {which} were deleted before they were copied")]
 
 
 def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
@@ -62,6 +81,8 @@ def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:
     lane.left_out = sorted((*left_out, *gone), key=lambda each: (each.start, each.end))
     effects = intake.leave_out(lane)
     lane.left_out = left_out
+    if not lane.plan:
+        lane.history.source_confirmed = False  # some time has passed since the source was asked
     if lane.seeks and not lane.plan:
         # A command to seek ahead may be due now, and the next record may not arrive for a long time.
         lane.go(Quiesce())

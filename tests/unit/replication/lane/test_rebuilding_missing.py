@@ -87,6 +87,28 @@ def test_a_record_in_the_place_of_a_refused_one_is_missing(*, compacts: bool) ->
     assert Verdict(12, 13, "rejected") in found.given
 
 
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize(
+    ("epochs", "source", "copied"),
+    [
+        ((), ((0, 3), (13, 4)), [13]),
+        (((12, 4),), ((0, 3), (13, 4)), []),
+        (((12, 4),), ((0, 3), (13, 5)), [13]),
+        (((12, 4),), ((0, 3), (12, 5)), [12, 13]),
+        (((12, -1),), ((0, 3), (13, 5)), []),
+        ((), ((0, 3), (13, -1)), []),
+    ],
+)
+def test_a_record_in_the_place_of_a_filtered_one_is_missing(
+    epochs: tuple[tuple[int, int], ...], source: tuple[tuple[int, int], ...], copied: list[int], *, compacts: bool
+) -> None:
+    """LOSS. The source has lost a filtered record, and has another one at its offset. The record before the filtered
+    ones has epoch 3. The epoch of the one after them is 3 as well, or the ledger has another one."""
+    found = rebuilt(msgspec.structs.replace(FILTERED, epochs=epochs), source=source, compacts=compacts)
+    assert found.lines == []
+    assert found.offsets() == [10, 11, 14, 14, 15, 16, *copied, 17, 18, 19][:9]
+
+
 @pytest.mark.parametrize(
     ("source", "start"),
     [(((0, 3),), 12), (((0, 3), (13, 4)), 12), (((0, 2), (12, 4), (13, 3)), 13), (((0, 3), (12, 2)), 12), ((), 12)],

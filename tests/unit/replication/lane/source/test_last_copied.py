@@ -123,3 +123,33 @@ def test_a_later_epoch_at_a_higher_offset_replaces_nothing() -> None:
     play.lane.next_ordinal = play.lane.acked = 11
     play.lane.position = 3
     assert last_copied.furthest(play.lane) == (10, 1)
+
+
+def test_the_source_is_not_asked_about_records_in_whose_places_the_lane_has_read_others() -> None:
+    """DOUBLED. Ordinals 4 to 9 are missing from the target. The source lost their records, too, before they were copied
+    again, so the ledger does not say that it has lost them. The lane copied others of epoch 4 at offsets 4 and 5, and
+    leapt to offset 20. It asked about offset 9 and epoch 1, went back to offset 4, and copied these records again."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (4, 1))))
+    play.fold(HoleFound(LANE, 1, 4, 9, 10, 10), SourceRun(LANE, 1, (Run(10, 4),), (), ((10, 4),)))
+    play.fold(SourceRun(LANE, 1, (Run(12, 20),), (Verdict(6, 20, "skipped"),), ((12, -1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 12
+    play.lane.position = 20
+    assert last_copied.last_copied(play.lane) == (6, 4)
+    play.lane.position = 3
+    assert last_copied.furthest(play.lane) == (6, 4)
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(4, 0), (5, 4), (6, 4), (8, 4), (9, 1), (10, 1)])
+def test_the_epoch_before_an_offset_is_that_of_the_record_that_was_read_last(offset: int, epoch: int) -> None:
+    """LOSS. Ordinals 4 to 9 are missing from the target. The source lost the first four of their records, and has
+    others of epoch 4 there. The epoch of the lost ones was taken for that of the others."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (4, 1))))
+    runs = (Run(10, 4), Run(14, 10))  # the plan contains offsets 4 to 7
+    play.fold(HoleFound(LANE, 1, 4, 9, 10, 14), SourceRun(LANE, 1, runs, (), ((10, 4), (14, 5))))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 12
+    play.lane.position, play.lane.plan = 3, deque((Run(14, 10),))
+    assert last_copied.before(play.lane, offset) == epoch

@@ -248,3 +248,29 @@ def test_deleted_records_of_a_hole_are_not_left_out_while_their_batch_may_be_app
     play.bind_all(deleted(play, fetch, 4))
     assert play.lane.phase is not Phase.COPYING
     assert offsets(play, 8, 13) == [0, 1, 2, 3, 4, 5]
+
+
+def test_only_records_that_were_not_copied_are_reported_as_lost() -> None:
+    """LIE. Offsets 6 and 7 have been copied, but the report of the loss included them."""
+    play, fetch = taken()
+    line = one(deleted(play, fetch, 10), Lost).line
+    assert line == "orders-0: source offsets [0, 6) and [8, 10) were deleted before they were copied"
+
+
+@pytest.mark.parametrize("log_start", [6, 8, 10])
+def test_the_source_is_asked_about_copied_records_after_all_of_a_hole_is_deleted(log_start: int) -> None:
+    """LOSS. The source confirmed that it had the copied records. It then lost offset 7, has had other records from
+    there on since, and deleted the first ones. All records of the hole are gone, and the lane did not ask again."""
+    play, fetch = taken()
+    effects = deleted(play, fetch, log_start)
+    effects += play.bind_all(effects)
+    while fetches := [each for each in effects if isinstance(each, FetchFrom)]:
+        assert fetches[0].last_epoch == -1
+        data = toy.encode(12, 12, [(12, 112)], newest_ms=1, leader_epoch=4)
+        effects = play.tell(Chunk(fetches[0].question, 0, 20, 20, 0, (), bytearray(data), 0, len(data)))
+    asked = one(effects, AskDivergence)
+    assert (asked.position, asked.epoch) == (8, 0)
+    effects = play.tell(DivergenceAnswer(asked.question, 0, 0, 7))
+    play.bind_all(effects)
+    assert play.lane.position == 7
+    assert Verdict(7, 8, "truncated") in play.record.newest_verdicts
