@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
+import gc
 import os
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from mirrord.kafka.protocol.groups import Coordinator, GroupOffsets, ListedGroup
 from mirrord.ledger.facts.core import CopyForgotten, Entry, FlowOpened, LaneOpened, LeaseTaken
 from mirrord.ledger.fold import WRITERS_KEPT, fold
 from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.append_queue import Numbered, PendingAppend
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.mm2.client_records import FORGET_S, Mm2Upkeep
@@ -54,6 +56,7 @@ from policies.guarded_topics import GuardedNaming, GuardedSelection
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.ledger import FLOW, HOLDER, entry
+from tests.fixtures.supervision import eventually
 
 
 class View:
@@ -411,6 +414,24 @@ async def test_only_who_writes_snapshots_remembers_them() -> None:
         assert (store._kept.keys, store._kept.lanes) == (set(), {})
         assert store.state.lanes.keys() == {key.id}
     for store in (holder, worker, late):
+        await store.close()
+
+
+async def test_appends_that_were_read_back_are_freed_without_the_garbage_collector() -> None:
+    store = LedgerStore(MemoryLog(MemoryLedger()), SystemClock(), trims=False)
+    await store.open()
+    gc.collect()
+    gc.disable()
+    try:
+        await open_flow(store, FLOW)
+        await store.append(1, [LeaseTaken(1, HOLDER, 6_000)])
+        for number in range(20):
+            key = LaneKey(TopicId(f"source {number}"), 0, TopicId(f"target {number}"))
+            await store.append(1, [LaneOpened(key.id, "orders", "eu.orders", 0, 1, 0, "all")])
+        kinds = (PendingAppend, Numbered)
+        await eventually(lambda: sum(isinstance(each, kinds) for each in gc.get_objects()) <= 2)
+    finally:
+        gc.enable()
         await store.close()
 
 

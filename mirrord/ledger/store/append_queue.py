@@ -168,7 +168,9 @@ class Outbox:
         own = self._sent.pop(int(number), None)
         if own is not None:
             at = 0
-            for append in own.appends:
+            # Each append refers to its entry. Without the opposite references, they need no garbage collector.
+            appends, own.appends = own.appends, []
+            for append in appends:
                 append.answer(bound[at : at + len(append.facts)])
                 at += len(append.facts)
         for late in [sent for sent in self._sent if sent < int(number)]:
