@@ -44,12 +44,23 @@ class SupervisorActor:
     """
 
     def __init__(
-        self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes, own_file: bytes
+        self,
+        name: str,
+        config: bytes,
+        log_directory: str,
+        identity: bytes,
+        predecessor: bytes,
+        own_file: bytes,
+        state_home: str,
     ) -> None:
         """`name` is the name of this actor. `config`, `identity` and `own_file` are the configuration and the
         `Identity` of this daemon, and the `OwnFile` that it was started with, encoded as msgpack. `predecessor` is the
-        daemon that this one replaces, also as msgpack, or empty bytes if there is none.
+        daemon that this one replaces, also as msgpack, or empty bytes if there is none. `state_home` is the user's
+        state directory in the process that starts this daemon.
         """
+        # On a cluster that mirrord joins, Ray's processes may have a different environment. The tokens for commands
+        # from this machine must be where the commands look for them.
+        os.environ["XDG_STATE_HOME"] = state_home
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
         self._name = name

@@ -21,6 +21,7 @@ from mirrord.daemon.daemon import CLOSE_S, STOP_S
 from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
+from mirrord.runtime.logs import default_directory
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor
 
@@ -82,7 +83,8 @@ class RayDaemon:
             identity = new_identity(kept_here=self._config.ray.address == "local", goes_on_as=daemon)
             replaced = msgspec.msgpack.encode(predecessor) if predecessor else b""
             config, who = msgspec.msgpack.encode(self._config), msgspec.msgpack.encode(identity)
-            arguments = (name, config, self._log_directory, who, replaced, msgspec.msgpack.encode(self._own_file))
+            own_file, state_home = msgspec.msgpack.encode(self._own_file), str(default_directory().parent)
+            arguments = (name, config, self._log_directory, who, replaced, own_file, state_home)
             # The supervisor runs on this node, because operators look for the HTTP API where they started the daemon.
             node = this_node()
             self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)

@@ -7,11 +7,12 @@ import sys
 import structlog
 
 from mirrord.config.schema import Config
+from mirrord.control.command_sender import NoAnswer
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers
 from mirrord.runtime.build_info import program
-from mirrord.supervision.daemon_http_client import NoAnswer, hand_over
+from mirrord.supervision.daemon_http_client import hand_over
 from mirrord.supervision.upgrade.protocol import HandoverCall, HandoverTerms, Predecessor, Successor
 
 ASK_S = 5.0

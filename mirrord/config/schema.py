@@ -437,7 +437,7 @@ class Config(msgspec.Struct, frozen=True):
 
         Other processes with different working directories also use these paths.
         """
-        directory, token, path = self.logs.directory, self.http.token, self.compact.path
+        directory, path = self.logs.directory, self.compact.path
         archive = str(folder / path) if path else None
         return msgspec.structs.replace(
             self,
@@ -445,7 +445,7 @@ class Config(msgspec.Struct, frozen=True):
                 alias: msgspec.structs.replace(cluster, security=cluster.security.below(folder))
                 for alias, cluster in self.clusters.items()
             },
-            http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
+            http=self.http.below(folder),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
             audit=msgspec.structs.replace(self.audit, out=str(folder / self.audit.out) if self.audit.out else None),
             compact=msgspec.structs.replace(self.compact, path=archive),

@@ -138,13 +138,16 @@ class Table:
             return default
         return self._convert(self.at(key), found, convert, default, secret)
 
-    def required(self, key: str, convert: Convert[T], stand_in: T) -> T:
-        """Return the converted value of a key. If the key is absent, record a fault and return `stand_in`."""
+    def required(self, key: str, convert: Convert[T], stand_in: T, *, secret: bool = False) -> T:
+        """Return the converted value of a key. If the key is absent, record a fault and return `stand_in`.
+
+        With `secret`, fault messages never show the value.
+        """
         found = self._take(key)
         if found is _MISSING:
             self.needs(key, convert)
             return stand_in
-        return self._convert(self.at(key), found, convert, stand_in, secret=False)
+        return self._convert(self.at(key), found, convert, stand_in, secret)
 
     def list_of(
         self, key: str, convert: Convert[T], *, required: bool = False, default: tuple[T, ...] = ()
@@ -197,15 +200,16 @@ class Table:
         found = self._take(key)
         return self._subtable(key, {} if found is _MISSING else found)
 
-    def tables(self, key: str, required: str) -> list["Table"]:
-        """Return the tables of an array of tables. If the array is absent or empty, record a fault. `required` is the
-        text of the fault, which says what is missing."""
+    def tables(self, key: str, required: str = "") -> list["Table"]:
+        """Return the tables of an array of tables. With `required`, record a fault if the array is absent or empty.
+        `required` is the text of the fault, which says what is missing."""
         found = self._take(key)
         if found is _MISSING or found == []:
-            self.document.fault(key, f"missing; {required}")
+            if required:
+                self.fault(key, f"missing; {required}")
             return []
         if not isinstance(found, list):
-            self.fault(key, f"found {shown(found)}; allowed: tables, each under its own [[{key}]]")
+            self.fault(key, f"found {shown(found)}; allowed: tables, each under its own [[{self.at(key)}]]")
             return []
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 

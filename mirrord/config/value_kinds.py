@@ -54,7 +54,7 @@ class ValueKind(msgspec.Struct, frozen=True):
     def take(self, table: Table, name: str, default: Any) -> object:
         """Return the value of a key, or `default` if the key is absent. Record a fault if the value is invalid."""
         if default is REQUIRED:
-            return table.required(name, self.read, self.stand_in)
+            return table.required(name, self.read, self.stand_in, secret=self.secret)
         return table.optional(name, self.read, default, secret=self.secret)
 
     def toml(self, value: Any) -> str:

@@ -12,7 +12,7 @@ from mirrord.config.changes import ConfigChanges, FlowChange, compare
 from mirrord.config.digests import ConfigDigests, digests
 from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.daemon.address import advertised
+from mirrord.control.address import advertised
 from mirrord.daemon.http_api import HttpServer
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
@@ -114,9 +114,7 @@ class Supervisor:
         self._ledgers: dict[str, LedgerStore] = {}
         """The most recently opened ledger store of each flow. Offset translations read from it."""
         self._applying = asyncio.Lock()
-        token = config.http.token
-        listens = (config.http.listen, token.resolve() if token else None)
-        self._http = HttpServer(self, *listens, elsewhere=succession is not None)
+        self._http = HttpServer(self, config.http, self._access.clock, elsewhere=succession is not None)
         self._handover = Handover(self._engine, self._flows, self._begin_stop, self._access.clock)
         self._standby = StandbyLook(lambda: self._config, self._holders)
 

@@ -1,27 +1,28 @@
 """The HTTP API of the daemon: health, status, metrics, translated offsets, an HTML status page, and operator commands.
 
-Any client that can reach the API's address may send read-only requests. The address is on the loopback interface unless
-the configuration sets a different one. Operator commands are accepted from clients on this machine and from clients
-that present the configured token, but never from a web page in a browser.
+`mirrord.daemon.http_access` decides who may send which request.
 """
 
 import asyncio
 import errno
-import hmac
-import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.digests import ConfigDigests
-from mirrord.config.http import DEFAULT_PORT
+from mirrord.config.http import DEFAULT_PORT, HttpConfig
 from mirrord.config.own_file import FileDigest
 from mirrord.config.value_parsers import HostPort
+from mirrord.control.address import advertised
+from mirrord.control.local_token import LocalToken, control_directory
+from mirrord.control.token_ring import Caller, token_faults
+from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.groups.offset_translation_queries import Answer, Question
 from mirrord.ledger.facts.core import LOSSES
@@ -29,12 +30,12 @@ from mirrord.ledger.standing_orders import Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
 from mirrord.model.status import Status
+from mirrord.runtime.clock import Clock
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
 """Interval in seconds between attempts to listen on the configured address while another process is using it."""
-DENIED = "commands are accepted from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -44,6 +45,9 @@ _PAGE_HEADERS = _HEADERS | {
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 }
+
+
+log = structlog.get_logger()
 
 
 class StatusSource(Protocol):
@@ -106,14 +110,17 @@ class StatusSource(Protocol):
         ...
 
 
+CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller")
+"""The key of a request under which the client is stored that has sent it; None for a health check."""
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
 class HttpServer:
     """An HTTP server for one `StatusSource`. It runs until `close` is called."""
 
-    def __init__(
-        self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
-    ) -> None:
-        """Create the server. `listen` is the configured address. If it is None, the server uses the first free default
-        address. The default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1.
+    def __init__(self, source: StatusSource, http: HttpConfig, clock: Clock, *, elsewhere: bool = False) -> None:
+        """Create the server. If the configuration names no address, the server uses the first free default address. The
+        default addresses are the ports from `DEFAULT_PORT` upward on 127.0.0.1.
 
         `elsewhere` is set if this daemon replaces a daemon that may still be using the configured address. If this
         address is taken, the server initially listens on a default address. `move_in` later adds the configured
@@ -121,23 +128,27 @@ class HttpServer:
         """
         self._elsewhere = elsewhere
         self._source = source
-        self._listen = listen
-        self._token = token
+        self._http = http
+        self._listen = http.listen
+        self._clock = clock
+        self._local: LocalToken | None = None
+        self._access: HttpAccess | None = None
         application = web.Application(client_max_size=LONGEST_ORDER_BYTES)
         application.add_routes(
             [
-                web.get("/", self._page),
-                web.get("/livez", self._livez),
-                web.get("/readyz", self._readyz),
-                web.get("/status", self._status),
-                web.get("/metrics", self._metrics),
-                web.get("/configuration", self._configuration),
-                web.get("/groups", self._groups),
-                web.get("/translate", self._translate),
-                web.post("/stop", self._stop),
-                web.post("/apply", self._apply),
-                web.post("/order", self._order),
-                web.post("/handover", self._handover),
+                web.get("/", self._admitting("view", self._page)),
+                web.get("/livez", self._admitting("probe", self._livez)),
+                web.get("/readyz", self._admitting("probe", self._readyz)),
+                web.get("/challenge", self._admitting("open", self._challenge)),
+                web.get("/status", self._admitting("view", self._status)),
+                web.get("/metrics", self._admitting("view", self._metrics)),
+                web.get("/configuration", self._admitting("view", self._configuration)),
+                web.get("/groups", self._admitting("view", self._groups)),
+                web.get("/translate", self._admitting("view", self._translate)),
+                web.post("/stop", self._admitting("configure", self._stop)),
+                web.post("/apply", self._admitting("configure", self._apply)),
+                web.post("/order", self._admitting("operate", self._order)),
+                web.post("/handover", self._admitting("configure", self._handover)),
             ]
         )
         self._moved_in = True
@@ -146,8 +157,11 @@ class HttpServer:
     async def start(self) -> HostPort:
         """Start listening, and return the address.
 
-        Raises EnvironmentFault if the server cannot listen on any of the addresses that `__init__` describes.
+        Raises EnvironmentFault if a token cannot be used, or if the server cannot listen on any of the addresses that
+        `__init__` describes.
         """
+        if faults := list(token_faults(self._http)):
+            raise EnvironmentFault("\n".join(faults))
         await self._runner.setup()
         reason = ""
         for address in self._candidates():
@@ -159,6 +173,7 @@ class HttpServer:
                     break
             else:
                 self._moved_in = self._listen in {None, address}
+                self._open(address)
                 return address
         await self._runner.cleanup()
         if self._listen is not None:
@@ -178,7 +193,33 @@ class HttpServer:
 
     async def close(self) -> None:
         """Stop listening and close open connections."""
+        # First, because waiting for clients may be cut short.
+        if self._local is not None:
+            self._local.remove()
         await self._runner.cleanup()
+
+    def _open(self, address: HostPort) -> None:
+        """Begin to answer requests at this address. Until then, every request is refused."""
+        try:
+            self._local = LocalToken(control_directory())
+        except EnvironmentFault as fault:
+            log.warning("no_local_token", reason=str(fault))
+        addresses = {address, advertised(address, self._http.advertised), self._listen or address}
+        self._access = HttpAccess(self._http, self._local, self._clock, tuple(addresses))
+
+    def _admitting(self, need: Requirement, handler: _Handler) -> _Handler:
+        """Return a handler that answers only requests that may be sent."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if self._access is None:
+                return _json({"error": "the daemon is starting"}, status=503)
+            try:
+                request[CALLER] = await self._access.admit(request, need)
+            except Refused as refusal:
+                return _refusal(refusal)
+            return await handler(request)
+
+        return handle
 
     async def _listen_at(self, address: HostPort) -> None:
         """Listen on an additional address. Raises OSError if this is impossible."""
@@ -201,10 +242,15 @@ class HttpServer:
     async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return _json({"alive": True})
 
-    async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002
+    async def _readyz(self, request: web.Request) -> web.Response:
         ready, reasons = self._source.ready()
-        body = {"ready": ready, "reasons": reasons, "losses": losses(self._source.status())}
+        body: dict[str, object] = {"ready": ready}
+        if request[CALLER] is not None:
+            body |= {"reasons": reasons, "losses": losses(self._source.status())}
         return _json(body, status=200 if ready else 503)
+
+    async def _challenge(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json(self._access.challenge() if self._access is not None else {})
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
@@ -228,15 +274,11 @@ class HttpServer:
         except EnvironmentFault as error:
             return _json({"error": str(error)}, status=503)
 
-    async def _stop(self, request: web.Request) -> web.Response:
-        if not self._may_order(request):
-            return _json({"error": DENIED}, status=403)
+    async def _stop(self, request: web.Request) -> web.Response:  # noqa: ARG002
         await self._source.stop()
         return _json({"stopping": True}, status=202)
 
     async def _apply(self, request: web.Request) -> web.Response:
-        if not self._may_order(request):
-            return _json({"error": DENIED}, status=403)
         try:
             given = msgspec.json.decode(await request.read(), type=FileDigest)
             return _json(await self._source.reload(given, dry_run="dry_run" in request.query))
@@ -246,8 +288,6 @@ class HttpServer:
             return _json({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
-        if not self._may_order(request):
-            return _json({"error": DENIED}, status=403)
         try:
             order = msgspec.json.decode(await request.read(), type=Order)
             return _json(await self._source.order(order, dry_run="dry_run" in request.query))
@@ -259,26 +299,11 @@ class HttpServer:
             return _json({"error": str(error)}, status=503)
 
     async def _handover(self, request: web.Request) -> web.Response:
-        if not self._may_order(request):
-            return _json({"error": DENIED}, status=403)
         try:
             call = msgspec.json.decode(await request.read(), type=HandoverCall)
         except msgspec.DecodeError as error:
             return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
         return _json(await self._source.hand_over(call))
-
-    def _may_order(self, request: web.Request) -> bool:
-        # A browser adds the header Origin to every POST. Without this check, a page from another site could stop the
-        # daemon on the machine of a user who views the page.
-        if "Origin" in request.headers:
-            return False
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        shown = given.encode(errors="replace")
-        if self._token and scheme == "Bearer" and hmac.compare_digest(shown, self._token.encode()):
-            return True
-        # Behind a proxy on this machine, every caller appears to be local.
-        forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
-        return not forwarded and request.remote is not None and ipaddress.ip_address(request.remote).is_loopback
 
 
 def _question(query: Mapping[str, str]) -> Question:
@@ -303,3 +328,11 @@ def losses(status: Status) -> dict[str, dict[str, int]]:
 def _json(value: object, status: int = 200) -> web.Response:
     body = msgspec.json.encode(value)
     return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)
+
+
+def _refusal(refusal: Refused) -> web.Response:
+    answer = _json({"error": str(refusal)}, status=refusal.status)
+    answer.headers.update(refusal.headers)
+    # The rest of a body that nobody reads must not be taken for the next request.
+    answer.force_close()
+    return answer

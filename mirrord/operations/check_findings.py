@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
+from mirrord.control.token_ring import token_faults
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import FlowOpened
 from mirrord.ledger.state import FlowState
@@ -24,7 +25,6 @@ from mirrord.operations.granted_acls import RightSeen
 from mirrord.operations.hazard_survey import find_hazards, read_state
 from mirrord.operations.rules.weak_settings import weak_settings
 from mirrord.operations.start_offset_preview import DOES_NOT_BEGIN, Beginning, find_beginnings
-from mirrord.operations.start_refusals import token_fault
 from mirrord.supervision.broker_probe import NotProbed, probe_target
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.broker_probe import guarantee
@@ -59,10 +59,10 @@ async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckR
     seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
     findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
     findings += weak_settings(config)
-    if fault := token_fault(config):
-        findings.append(
-            Finding(severity="error", where="[http]", what=fault, do="put a token there, or remove the setting")
-        )
+    findings += [
+        Finding(severity="error", where="[http]", what=fault, do="put a token there, or remove the setting")
+        for fault in token_faults(config.http)
+    ]
     reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
     rights: list[RightSeen] = []
     if reached:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.groups.commit_source import values_of
 from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lag import TargetLags, with_lags
@@ -28,7 +29,7 @@ from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.model.names import Alias, ClusterId
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
+from mirrord.supervision.daemon_http_client import ask_groups
 
 ANSWER_S = 5.0
 BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sides if topics are copied both ways"
@@ -47,8 +48,8 @@ async def _gather(config: Config) -> list[GroupsReport]:
     reports: dict[str, GroupsReport] = {}
     for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
         try:
-            reports |= {report.flow: report for report in await ask_groups(http)}
-        except NoAnswer:
+            reports |= {report.flow: report for report in await ask_groups(http, config)}
+        except (NoAnswer, CommandRefused):
             continue
     return [reports.get(flow.name) or await _report(config, flow, views[flow.name]) for flow in config.flows]
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
+from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.groups.checkpoint_memory import remember
 from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lane_bounds import LaneEnds
@@ -28,7 +29,7 @@ from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.operations.group_report import ANSWER_S, view_of
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
+from mirrord.supervision.daemon_http_client import ask_groups
 
 ROUNDS_S = 10.0
 """Time limit in seconds for examining all groups. Finding the coordinators of the groups can take several attempts."""
@@ -67,8 +68,9 @@ async def _gather(config: Config, order: ReverseOptions) -> list[GroupsReport]:
     if order == ReverseOptions():
         for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
             try:
-                reports |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
-            except NoAnswer:
+                found = await ask_groups(http, config, reverse=True)
+                reports |= {report.flow: report for report in found if report.reverse}
+            except (NoAnswer, CommandRefused):
                 continue
     return [reports.get(flow.name) or await _report(config, flow, views[flow.name], order) for flow in config.flows]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrord.config.schema import Config, FlowConfig
+from mirrord.control.token_ring import token_faults
 from mirrord.kafka.client.connection import Unreachable
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.client.topic_admin import ClusterTopics, TopicAdmin
@@ -56,8 +57,7 @@ async def check_start(
 ) -> None:
     """Check whether a daemon with this configuration could start. Raises ConfigError or EnvironmentFault with one line
     for each fault."""
-    if fault := token_fault(config):
-        raise EnvironmentFault(fault)
+    _raise(EnvironmentFault, list(token_faults(config.http)))
     admins = {alias: admin(alias) for flow in config.flows for alias in (flow.source, flow.target)}
     try:
         ids = await _reach(admins)
@@ -83,19 +83,6 @@ async def check_start(
         return  # the cluster was reachable a moment ago; the daemon keeps trying
     finally:
         await asyncio.gather(*(each.close() for each in admins.values()))
-
-
-def token_fault(config: Config) -> str:
-    """Return why the daemon cannot use the token of `[http]`, or an empty string if it can.
-
-    An empty token would allow any client to give operator commands.
-    """
-    try:
-        if config.http.token is not None:
-            config.http.token.resolve()
-    except (EnvironmentFault, ConfigError) as fault:
-        return f"http.token: {fault}"
-    return ""
 
 
 async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:

@@ -13,7 +13,8 @@ from contextlib import closing
 import msgspec
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
-from mirrord.daemon.address import configured
+from mirrord.control.address import configured
+from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.kafka.client.log_offsets import LogOffsets
 from mirrord.ledger.errors import LedgerMissing, LedgerWentBack
 from mirrord.ledger.facts.core import LeaseRenewed
@@ -26,7 +27,7 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, TopicPartition
 from mirrord.model.status import ClusterStatus, FlowPhase, FlowStatus, Status, Totals
 from mirrord.model.version import version
-from mirrord.supervision.daemon_http_client import NoAnswer, ask_status
+from mirrord.supervision.daemon_http_client import ask_status
 from mirrord.supervision.jobs.schedule import job_statuses
 from mirrord.supervision.lane_status import present_lanes, recorded_lanes
 from mirrord.supervision.order_execution import order_remarks
@@ -92,9 +93,9 @@ async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, Ledge
 async def _gather(config: Config) -> Status:
     access = ClusterAccess(config, PATIENCE_S)
     views = await read_ledgers(config, access)
-    daemons = await _ask_daemons(view.http for view in views.values() if isinstance(view, LedgerView))
+    daemons = await _ask_daemons((view.http for view in views.values() if isinstance(view, LedgerView)), config)
     if any(isinstance(view, LedgerWentBack) for view in views.values()):
-        there = await _ask_daemons([configured(config.http)])
+        there = await _ask_daemons([configured(config.http)], config)
         daemons += [daemon for daemon in there if daemon.instance == config.instance]
     reported = {flow.name: flow for daemon in daemons for flow in daemon.flows}
     known = (LedgerMissing, LedgerWentBack, LedgerView)
@@ -113,11 +114,11 @@ async def _gather(config: Config) -> Status:
     )
 
 
-async def _ask_daemons(addresses: Iterable[str | None]) -> list[Status]:
+async def _ask_daemons(addresses: Iterable[str | None], config: Config) -> list[Status]:
     asked = sorted({address for address in addresses if address})
-    answers = await asyncio.gather(*(ask_status(address) for address in asked), return_exceptions=True)
+    answers = await asyncio.gather(*(ask_status(address, config) for address in asked), return_exceptions=True)
     for answer in answers:
-        if isinstance(answer, BaseException) and not isinstance(answer, NoAnswer):
+        if isinstance(answer, BaseException) and not isinstance(answer, NoAnswer | CommandRefused):
             raise answer
     return [answer for answer in answers if isinstance(answer, Status)]
 

@@ -12,6 +12,7 @@ import structlog
 
 from mirrord.config.digests import ConfigDigests, differences, digests
 from mirrord.config.schema import Config
+from mirrord.control.command_sender import CommandRefused
 from mirrord.model.errors import EnvironmentFault
 from mirrord.supervision.daemon_http_client import ask_configuration
 
@@ -37,8 +38,8 @@ class StandbyLook:
         """Check the configurations regularly until cancelled."""
         while True:
             holders = self._holders()
-            theirs = {http: await _ask(http) for http in set(holders.values())}
             config = self._config()
+            theirs = {http: await _ask(http, config) for http in set(holders.values())}
             found = {flow: _difference(config, flow, http, theirs[http]) for flow, http in holders.items()}
             for flow, line in found.items():
                 if line and self.remarks.get(flow) != line:
@@ -47,18 +48,23 @@ class StandbyLook:
             await asyncio.sleep(EVERY_S if holders and None not in theirs.values() else SOON_S)
 
 
-async def _ask(http: str) -> ConfigDigests | None:
-    """Return the digests of the configuration of the daemon at this address, or None if they are unknown."""
+async def _ask(http: str, config: Config) -> ConfigDigests | str | None:
+    """Return the digests of the configuration of the daemon at this address, or why it refuses to give them, or None if
+    it does not answer."""
     try:
-        return await ask_configuration(http)
+        return await ask_configuration(http, config)
+    except CommandRefused as refusal:
+        return str(refusal)
     except EnvironmentFault:
         return None  # the daemon may be about to end
 
 
-def _difference(config: Config, name: str, http: str, theirs: ConfigDigests | None) -> str:
+def _difference(config: Config, name: str, http: str, theirs: ConfigDigests | str | None) -> str:
     flow = next((each for each in config.flows if each.name == name), None)
     if theirs is None or flow is None:
         return ""
+    if isinstance(theirs, str):
+        return f"is a standby whose configuration cannot be compared: {theirs}"
     found = list(differences(digests(config), theirs, name, (flow.source, flow.target)))
     if not found:
         return ""

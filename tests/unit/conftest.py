@@ -24,6 +24,12 @@ FLOW_STEPS, HOST_STEPS = drawn("flow states"), drawn("host states")
 
 
 @pytest.fixture(autouse=True)
+def own_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests leave no tokens and logs in the user's state directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+
+
+@pytest.fixture(autouse=True)
 def only_drawn_steps(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """Fails a test in which a flow or a replicator makes a transition that is not drawn."""
     undrawn: list[str] = []

@@ -6,11 +6,12 @@ import time
 
 from mirrord.cli.arguments import Verbs, add_conf, add_verb, load_conf
 from mirrord.config.schema import Config
+from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
+from mirrord.supervision.daemon_http_client import order_stop
 
 DRAINED_S = 15.0
 """How many seconds to wait for a daemon to drain. Draining takes at most 10 seconds."""
@@ -41,7 +42,7 @@ async def _stop(config: Config) -> list[str]:
     for address in addresses:
         try:
             await order_stop(address, config)
-        except NoAnswer as fault:
+        except (NoAnswer, CommandRefused) as fault:
             faults.append(str(fault))
         else:
             await _until_left(config, access, address)

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from mirrord.config.schema import Config
+from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.ledger.facts.core import Holder
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.process_identity import is_dead
@@ -20,7 +21,7 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import Clock
-from mirrord.supervision.daemon_http_client import CommandRefused, NoAnswer, hand_over
+from mirrord.supervision.daemon_http_client import hand_over
 from mirrord.supervision.fleet.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorForeign, ReplicatorHandle
 from mirrord.supervision.fleet.engine import ReplicatorUnsure as Unsure
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverVerb, Predecessor, Successor

@@ -157,7 +157,9 @@ dashboard_port = 8266
 [http]
 listen = "127.0.0.1:8190"
 advertised = "mirror.example.org:443"
+names = ["proxy.example.org"]
 token = "env:TOKEN"
+tokens = [{ name = "ops", role = "operate", token = "env:OPS" }]
 [logs]
 dir = "/var/log/mirrord"
 [audit]

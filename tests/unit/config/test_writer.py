@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.config.flow_features import MONTH_MS, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.config.http import HttpConfig
+from mirrord.config.http import RESERVED_NAMES, ROLES, HttpConfig, HttpToken
 from mirrord.config.loader import load, load_text
 from mirrord.config.schema import (
     ClusterConfig,
@@ -126,6 +126,8 @@ SECURITIES = (
 CLUSTERS = st.builds(ClusterConfig, st.sampled_from([("a:1",), ("[::1]:9092", "b:2")]), SECURITIES)
 SECONDS = st.integers(1_000, 300_000)
 COUNTS = st.just("auto") | st.integers(1, 10_000)
+TOKEN_NAMES = NAMES.filter(lambda name: name not in RESERVED_NAMES)
+TOKENS = st.builds(HttpToken, TOKEN_NAMES, st.sampled_from(ROLES), SECRETS)
 CONFIGS = st.builds(
     Config,
     clusters=st.fixed_dictionaries({"eu": CLUSTERS, "us": CLUSTERS}),
@@ -140,7 +142,9 @@ CONFIGS = st.builds(
         HttpConfig,
         st.none() | st.just(HostPort("::1", 80)),
         st.none() | st.just(HostPort("mirror.example.org", 443)),
+        st.lists(st.sampled_from(["proxy", "proxy:443", "[::1]"]), max_size=2).map(tuple),
         st.none() | SECRETS,
+        st.just(()) | TOKENS.map(lambda token: (token,)),
     ),
     logs=st.builds(LogsConfig, st.none() | TEXTS),
 )

@@ -6,7 +6,6 @@ import socket
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import aiohttp
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from mirrord.config.schema import ClusterConfig, Config, FlowConfig, Replicators
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
 from mirrord.config.writer import conf_toml
+from mirrord.control.command_sender import CommandSender
 from mirrord.daemon.daemon import DaemonAccess, Supervisor
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.ledger.codec import decode_entry
@@ -161,7 +161,7 @@ async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
 
 async def test_no_body_of_a_request_is_a_configuration(daemon: Supervisor) -> None:
     """Two requests in a row could once swap a cluster, and one could bring Spark's settings."""
-    before, url = daemon.config, f"http://{daemon.config.http.listen}/apply"
+    before, http = daemon.config, f"http://{daemon.config.http.listen}"
     thief = {"eu": ClusterConfig(("attacker:9092",), Security("SASL_PLAINTEXT", "PLAIN", "x", Secret("file:/etc/x")))}
     code = AuditConfig(every_ms=10_000, out="/anywhere", spark={"spark.driver.extraJavaOptions": "-XX:OnError=x"})
     for config in (
@@ -170,8 +170,9 @@ async def test_no_body_of_a_request_is_a_configuration(daemon: Supervisor) -> No
         msgspec.structs.replace(before, clusters={**before.clusters, **thief}, flows=()),
         msgspec.structs.replace(before, audit=code),
     ):
-        async with aiohttp.ClientSession() as session, session.post(url, data=msgspec.json.encode(config)) as answer:
-            assert answer.status == 400
+        sender = CommandSender(http, before.http, 5.0)
+        answer = await sender.send("POST", "/apply", msgspec.json.encode(config), "configure")
+        assert answer.status == 400
         assert daemon.config == before
     assert states(daemon) == {"eu-us": "running"}
 

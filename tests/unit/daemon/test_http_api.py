@@ -19,8 +19,8 @@ from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
+from mirrord.control.address import advertised
 from mirrord.daemon import http_api
-from mirrord.daemon.address import advertised
 from mirrord.daemon.http_api import HttpServer, losses
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Place, Question
@@ -40,6 +40,7 @@ from mirrord.model.status import (
     Status,
     Totals,
 )
+from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.daemon_http_client import ask_configuration, give_order, order_apply
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 from tests.fixtures.full_status import FULL
@@ -158,7 +159,7 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 async def base(daemon: Daemon) -> AsyncIterator[str]:
-    server = HttpServer(daemon, HostPort("127.0.0.1", free_port()), "letmein")
+    server = HttpServer(daemon, HttpConfig(listen=HostPort("127.0.0.1", free_port())), SystemClock())
     address = await server.start()
     yield f"http://{address}"
     await server.close()
@@ -173,12 +174,6 @@ def free_port() -> int:
 async def get(url: str) -> tuple[int, str, str]:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         return answer.status, answer.content_type, await answer.text()
-
-
-async def post(url: str, **headers: str) -> int:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with aiohttp.ClientSession() as session, session.post(url, headers=named) as answer:
-        return answer.status
 
 
 async def test_health(base: str, daemon: Daemon) -> None:
@@ -241,17 +236,6 @@ async def test_the_page_needs_nothing_from_outside(base: str) -> None:
     assert "innerHTML" not in text
 
 
-async def test_orders_are_taken_from_this_machine(base: str, daemon: Daemon) -> None:
-    assert await post(f"{base}/stop") == 202
-    assert daemon.stopped == 1
-
-
-@pytest.mark.parametrize("header", ["Origin", "X_Forwarded_For", "Forwarded"])
-async def test_orders_of_pages_and_of_proxies_are_refused(base: str, daemon: Daemon, header: str) -> None:
-    assert await post(f"{base}/stop", **{header: "http://elsewhere.example"}) == 403
-    assert daemon.stopped == 0
-
-
 CONFIG = Config(
     clusters={
         "eu": ClusterConfig(("eu:9092",), Security("SASL_SSL", "PLAIN", "me", Secret("env:EU_PASSWORD"))),
@@ -270,14 +254,7 @@ async def test_the_digest_of_a_file_arrives_as_it_was_sent(base: str, daemon: Da
 
 
 async def test_a_standby_can_compare_its_configuration(base: str) -> None:
-    assert await ask_configuration(base) == digests(CONFIG)
-
-
-async def test_reading_the_file_again_is_an_order(base: str, daemon: Daemon) -> None:
-    assert await post(f"{base}/apply", Origin="http://elsewhere.example") == 403
-    assert await post(f"{base}/apply", X_Forwarded_For="192.0.2.1") == 403
-    assert await post(f"{base}/apply") == 400
-    assert daemon.applied == []
+    assert await ask_configuration(base, CONFIG) == digests(CONFIG)
 
 
 async def test_orders_and_refusals_arrive_as_they_are(base: str) -> None:
@@ -288,29 +265,6 @@ async def test_orders_and_refusals_arrive_as_they_are(base: str) -> None:
         await give_order(base, CONFIG, msgspec.structs.replace(order, name="odrers"), dry_run=False)
     with pytest.raises(EnvironmentFault, match="is draining"):
         await give_order(base, CONFIG, msgspec.structs.replace(order, name="draining"), dry_run=False)
-    assert await post(f"{base}/order", Origin="http://elsewhere.example") == 403
-    assert await post(f"{base}/order") == 400
-
-
-async def test_the_token_opens_from_anywhere(base: str, daemon: Daemon) -> None:
-    proxied = {"X_Forwarded_For": "192.0.2.1"}
-    assert await post(f"{base}/stop", Authorization="Bearer wrong", **proxied) == 403
-    assert await post(f"{base}/stop", Authorization="Bearer letmein", **proxied) == 202
-    assert daemon.stopped == 1
-
-
-@pytest.mark.parametrize("header", ["", "letmein", "Basic letmein", "Bearer", "Bearer ", "bearer\xff"])
-async def test_only_a_bearer_token_is_one(base: str, daemon: Daemon, header: str) -> None:
-    assert await post(f"{base}/stop", Authorization=header, X_Forwarded_For="192.0.2.1") == 403
-    assert daemon.stopped == 0
-
-
-@pytest.mark.parametrize("header", ["", "Bearer", "Bearer "])
-async def test_an_empty_token_is_no_token(daemon: Daemon, header: str) -> None:
-    server = HttpServer(daemon, HostPort("127.0.0.1", free_port()), "")
-    address = await server.start()
-    assert await post(f"http://{address}/stop", Authorization=header, X_Forwarded_For="192.0.2.1") == 403
-    await server.close()
 
 
 async def test_a_given_address_that_is_taken_is_an_error(daemon: Daemon) -> None:
@@ -319,7 +273,7 @@ async def test_a_given_address_that_is_taken_is_an_error(daemon: Daemon) -> None
         taken.listen()
         address = HostPort("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(EnvironmentFault, match=f"http.listen: cannot listen on {address}: .*in use"):
-            await HttpServer(daemon, address, None).start()
+            await HttpServer(daemon, HttpConfig(listen=address), SystemClock()).start()
 
 
 def test_every_address_is_none_that_others_could_ask() -> None:
@@ -337,13 +291,13 @@ async def test_without_an_address_the_next_free_port_is_taken(daemon: Daemon, mo
         taken.listen()
         first = taken.getsockname()[1]
         monkeypatch.setattr(http_api, "DEFAULT_PORT", first)
-        server = HttpServer(daemon, None, None)
+        server = HttpServer(daemon, HttpConfig(), SystemClock())
         address = await server.start()
         assert first < address.port < first + http_api.PORTS_TRIED
         await server.close()
         monkeypatch.setattr(http_api, "PORTS_TRIED", 1)
         with pytest.raises(EnvironmentFault, match="cannot listen on any of"):
-            await HttpServer(daemon, None, None).start()
+            await HttpServer(daemon, HttpConfig(), SystemClock()).start()
 
 
 def test_the_page_is_where_the_server_looks() -> None:

@@ -9,8 +9,8 @@ from mirrord.config.http import HttpConfig
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, LogsConfig, ReplicatorsConfig
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
+from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.supervision import standby_config_check
-from mirrord.supervision.daemon_http_client import NoAnswer
 from mirrord.supervision.standby_config_check import StandbyLook
 from tests.fixtures.supervision import eventually
 
@@ -56,7 +56,7 @@ async def test_the_holder_is_asked_what_differs(
 ) -> None:
     asked: list[str] = []
 
-    async def ask_configuration(http: str) -> ConfigDigests:
+    async def ask_configuration(http: str, _: Config) -> ConfigDigests:
         asked.append(http)
         if len(asked) == 1:
             raise NoAnswer("no answer in time")
@@ -80,3 +80,21 @@ async def test_the_holder_is_asked_what_differs(
 def test_digests_show_no_setting() -> None:
     shown = repr(digests(OWN))
     assert not any(text in shown for text in ("9092", "ONE", "SASL", "orders'"))
+
+
+async def test_a_holder_that_refuses_is_reported_and_not_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def ask_configuration(http: str, _: Config) -> ConfigDigests:
+        asked.append(http)
+        raise CommandRefused(f"{http} does not accept this request: no token")
+
+    monkeypatch.setattr(standby_config_check, "ask_configuration", ask_configuration)
+    monkeypatch.setattr(standby_config_check, "SOON_S", 0.0)
+    look = StandbyLook(lambda: OWN, lambda: {"eu-us": HTTP})
+    running = asyncio.create_task(look.run())
+    await eventually(lambda: bool(look.remarks))
+    await asyncio.sleep(0.05)
+    assert asked == [HTTP]
+    assert look.remarks["eu-us"].endswith(f"{HTTP} does not accept this request: no token")
+    running.cancel()

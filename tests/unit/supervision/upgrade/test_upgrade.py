@@ -8,15 +8,16 @@ import msgspec
 import pytest
 
 from mirrord.cli import start_upgrade
+from mirrord.config.http import HttpConfig
 from mirrord.config.schema import Config, RuntimeConfig
 from mirrord.config.value_parsers import HostPort
+from mirrord.control.command_sender import NoAnswer
 from mirrord.daemon.http_api import HttpServer
 from mirrord.ledger.facts.core import LeaseContinued, LeaseTaken
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.daemon_http_client import NoAnswer
 from mirrord.supervision.fleet import fleet
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.flow_supervisor import FlowSupervisor
@@ -359,9 +360,9 @@ def test_what_it_cannot_go_with(other: str) -> None:
 
 async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrord.daemon.http_api.MOVE_IN_S", 0.01)
-    first = HttpServer(as_any(None), None, None)
+    first = HttpServer(as_any(None), HttpConfig(), SystemClock())
     taken = await first.start()
-    second = HttpServer(as_any(None), taken, None, elsewhere=True)
+    second = HttpServer(as_any(None), HttpConfig(listen=taken), SystemClock(), elsewhere=True)
     other = await second.start()
     assert other != taken
     moving = asyncio.create_task(second.move_in())
@@ -379,5 +380,5 @@ async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypa
     await first.close()
     await moving
     with pytest.raises(EnvironmentFault, match="cannot listen"):
-        await HttpServer(as_any(None), taken, None).start()
+        await HttpServer(as_any(None), HttpConfig(listen=taken), SystemClock()).start()
     await second.close()

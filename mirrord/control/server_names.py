@@ -1,0 +1,63 @@
+"""The names under which a daemon's HTTP server is reached. A request that names another server in its header Host is
+refused. Otherwise, a web page could give its own host name the address 127.0.0.1, and read what the daemon serves."""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.config.value_parsers import HostPort
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9._-]{1,253}))(?::(?P<port>\d{1,5}))?")
+
+
+class ServerNames(msgspec.Struct, frozen=True):
+    """The names and the ports of one server."""
+
+    hosts: frozenset[str]
+    ports: frozenset[int]
+    """Ports, other than the one on which a request arrives, that clients may name: for example, a proxy's port."""
+
+    @staticmethod
+    def of(addresses: Iterable[HostPort], hosts: Iterable[str]) -> "ServerNames":
+        """Return the names of a server with these addresses and these further host names, which may contain ports."""
+        known = [_split(host) for host in hosts]
+        names = {*LOCAL_NAMES, *(address.host for address in addresses), *(name for name, _ in known)}
+        ports = {*(address.port for address in addresses), *(port for _, port in known if port is not None)}
+        return ServerNames(frozenset(name.lower().rstrip(".") for name in names), frozenset(ports))
+
+    def accept(self, authority: str, arrived_at: HostPort) -> bool:
+        """Return whether a request that names this server in its header Host may be answered. `arrived_at` is the
+        address at which the request arrived."""
+        host, _ = _split(authority)
+        return host in self.hosts or _is_same_address(host, arrived_at.host)
+
+    def mean(self, authority: str, arrived_at: HostPort, default_port: int) -> bool:
+        """Return whether the header Host can only mean this server, and not another server on the same machine. A proof
+        for the other server must not be usable here."""
+        port = _split(authority)[1] or default_port
+        return self.accept(authority, arrived_at) and (port == arrived_at.port or port in self.ports)
+
+
+def _split(authority: str) -> tuple[str, int | None]:
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return "", None
+    host = found["v6"] or found["name"].lower().rstrip(".")
+    return host.lower(), int(found["port"]) if found["port"] else None
+
+
+def _is_same_address(host: str, other: str) -> bool:
+    """Return whether two hosts are the same IP address. A host name is never one: whoever owns the name chooses the
+    address."""
+    try:
+        return _unmapped(host) == _unmapped(other)
+    except ValueError:
+        return False
+
+
+def _unmapped(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address

@@ -1,0 +1,71 @@
+"""Which values of the header Host name this server."""
+
+import pytest
+
+from mirrord.config.value_parsers import HostPort
+from mirrord.control.server_names import ServerNames
+
+NAMES = ServerNames.of([HostPort("0.0.0.0", 8182), HostPort("mirror-1", 8182)], ["Mirror.Example.com:443", "alias"])
+HERE = HostPort("10.0.0.5", 8182)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost:9000",
+        "127.0.0.1:8182",
+        "[::1]:8182",
+        "mirror-1:8182",
+        "MIRROR-1.:8182",
+        "mirror.example.com",
+        "alias:1",
+        "10.0.0.5:8182",
+        "10.0.0.5",
+    ],
+)
+def test_names_of_this_server(host: str) -> None:
+    assert NAMES.accept(host, HERE)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil.example:8182",
+        "127.0.0.1.evil.example:8182",
+        "localhost.evil.example",
+        "evil.example#localhost",
+        "localhost/",
+        "localhost:8182, evil.example",
+        "user@localhost",
+        "10.0.0.6:8182",
+        "2130706433",
+        "[::1",
+        "localhost:port",
+        "\u2113ocalhost",
+    ],
+)
+def test_names_of_others(host: str) -> None:
+    assert not NAMES.accept(host, HERE)
+    assert not NAMES.mean(host, HERE, 80)
+
+
+@pytest.mark.parametrize(
+    ("host", "means"),
+    [
+        ("10.0.0.5:8182", True),
+        ("localhost:8182", True),
+        ("mirror.example.com:443", True),
+        ("localhost:9999", False),
+        ("10.0.0.5:9999", False),
+        ("localhost", False),
+    ],
+)
+def test_a_proof_for_another_port_is_for_another_server(host: str, means: bool) -> None:
+    assert NAMES.mean(host, HERE, 80) is means
+
+
+def test_an_address_of_version_6_may_contain_one_of_version_4() -> None:
+    assert NAMES.accept("10.0.0.5:8182", HostPort("::ffff:10.0.0.5", 8182))
