@@ -173,7 +173,8 @@ def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> 
     If the map says that it is not known which records the target has under some of these ordinals
     (`HoleFound.is_open`), they are left out."""
     for batch in own:
-        begins = (each.first for _, each in record.rewinds if 0 <= batch.leader_epoch < each.leader_epoch)
+        later = (each for _, each in record.rewinds if 0 <= batch.leader_epoch < each.leader_epoch)
+        begins = (max(each.first, each.ordinal) for each in later)
         first = nearest(batch.base_sequence, near)
         start, end = max(first, min(begins, default=first + batch.count)), first + batch.count
         if start < end:
