@@ -431,6 +431,7 @@ def _rebuild(lane: LaneState, fact: MapRebuilt) -> None:
         lane.verdicts.copied(rebuilt_offsets(lane.source_runs, lane.holes, fact))
     lane.holes = after_rebuild(lane.holes, fact)
     lane.last_check, lane.regiven, lane.regiven_until = None, -1, -1
+    lane.rebuilt_at = len(lane.rewinds)
 
 
 def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:

@@ -168,12 +168,14 @@ def trusted_below(lane: Lane) -> int:
 def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> Iterator[Interval]:
     """Yield the ordinals [start, end) that were assigned to other records after batches with these ordinals had been
     appended (see `note_earlier`). The target log therefore has other records than those in the map. `near` is an
-    ordinal near those of the batches.
+    ordinal near those of the batches. A rebuilt map has the records that the target had then, so only ordinals that
+    were assigned later count.
 
     If the map says that it is not known which records the target has under some of these ordinals
     (`HoleFound.is_open`), they are left out."""
     for batch in own:
-        later = (each for _, each in record.rewinds if 0 <= batch.leader_epoch < each.leader_epoch)
+        known = record.rewinds[record.rebuilt_at :]
+        later = (each for _, each in known if 0 <= batch.leader_epoch < each.leader_epoch)
         begins = (max(each.first, each.ordinal) for each in later)
         first = nearest(batch.base_sequence, near)
         start, end = max(first, min(begins, default=first + batch.count)), first + batch.count
