@@ -182,7 +182,7 @@ def _snapshot_lane(
         times=lane.times,
         displaced=lane.displaced,
         regiven_until=lane.regiven_until,
-        rebuilt_at=lane.rebuilt_at,
+        rebuilt=lane.rebuilt,
     )
 
 

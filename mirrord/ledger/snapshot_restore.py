@@ -124,7 +124,7 @@ def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents
         regiven=lane.regiven,
         regiven_until=lane.regiven_until,
         rewinds=lane.rewinds,
-        rebuilt_at=lane.rebuilt_at,
+        rebuilt=lane.rebuilt if lane.rebuilt[0] else shared(lane.rebuilt),
         displaced=lane.displaced,
         repaired=lane.repaired,
         times=shared(lane.times),

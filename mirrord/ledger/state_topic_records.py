@@ -143,7 +143,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     displaced: tuple[Displaced, ...] = ()
     regiven_until: int = -1
-    rebuilt_at: int = 0
+    rebuilt: tuple[int, int] = (0, 0)
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
