@@ -439,6 +439,7 @@ def _rebuild(lane: LaneState, fact: MapRebuilt) -> None:
         lane.verdicts.copied(rebuilt_offsets(lane.source_runs, lane.holes, fact))
     lane.holes = after_rebuild(lane.holes, fact)
     lane.last_check, lane.regiven, lane.regiven_until = None, -1, -1
+    lane.rebuilt = len(lane.rewinds), min(fact.first, lane.rebuilt[1]) if lane.rebuilt[0] else fact.first
 
 
 def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:

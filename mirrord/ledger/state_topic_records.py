@@ -144,6 +144,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     displaced: tuple[Displaced, ...] = ()
     regiven_until: int = -1
     left_out_epochs: tuple[tuple[int, int, int], ...] = ()
+    rebuilt: tuple[int, int] = (0, 0)
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -4,7 +4,7 @@ records."""
 from collections.abc import Iterator, Sequence
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
-from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.intervals import Interval, joined, uncovered
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane
@@ -170,11 +170,17 @@ def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> 
     appended (see `note_earlier`). The target log therefore has other records than those in the map. `near` is an
     ordinal near those of the batches.
 
-    If the map says that it is not known which records the target has under some of these ordinals
+    A rebuilt map has the records that the target had then, so only ordinals count that were not rebuilt, or that were
+    assigned later. If the map says that it is not known which records the target has under some of these ordinals
     (`HoleFound.is_open`), they are left out."""
+    count, rebuilt_from = record.rebuilt
     for batch in own:
-        begins = (each.first for _, each in record.rewinds if 0 <= batch.leader_epoch < each.leader_epoch)
         first = nearest(batch.base_sequence, near)
-        start, end = max(first, min(begins, default=first + batch.count)), first + batch.count
-        if start < end:
-            yield from uncovered((start, end), ((hole.first, hole.last + 1) for hole in record.holes if hole.is_open))
+        found: list[Interval] = []
+        for number, (_, each) in enumerate(record.rewinds):
+            start, end = max(first, each.first, each.ordinal), first + batch.count
+            end = end if number >= count else min(end, rebuilt_from)
+            if 0 <= batch.leader_epoch < each.leader_epoch and start < end:
+                found.append((start, end))
+        unknown = [(hole.first, hole.last + 1) for hole in record.holes if hole.is_open] if found else []
+        yield from (part for whole in joined(found) for part in uncovered(whole, unknown))

@@ -77,6 +77,7 @@ class Record:
     regiven: int = -1
     regiven_until: int = -1
     rewinds: tuple[tuple[int, Rewound], ...] = ()
+    rebuilt: tuple[int, int] = (0, 0)
     displaced: tuple[Displaced, ...] = ()
     holes: tuple[HoleFound, ...] = ()
     truncations: tuple[tuple[int, int], ...] = ()

@@ -4,7 +4,7 @@ brings back a log that has them."""
 import pytest
 from msgspec.structs import replace
 
-from mirrord.ledger.facts.core import Rewound, SourceRun, TakeoverChecked, TargetRun, Verdict
+from mirrord.ledger.facts.core import MapRebuilt, Rewound, SourceRun, TakeoverChecked, TargetRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -17,7 +17,7 @@ from mirrord.replication.lane.signals import (
     TargetMoved,
 )
 from mirrord.replication.lane.state import ResumePosition
-from mirrord.replication.lane.target.evidence import note_earlier
+from mirrord.replication.lane.target.evidence import note_earlier, reassigned_since
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer
 from tests.unit.replication.lane.test_eighth_faults import read
 from tests.unit.replication.lane.test_rebuilding import LANE
@@ -131,3 +131,12 @@ def test_records_that_the_source_has_deleted_are_not_taken_for_those_of_an_earli
     check = compared_again(copied)
     copied.tell(CheckAnswer(check.question, 0, check.first, check.last, "unverifiable", gone=((7, 10),)))
     assert copied.lane.phase is Phase.REBUILDING
+
+
+def test_a_rebuilt_map_has_the_records_of_earlier_batches(copied: Faulty) -> None:
+    """FALSE LOSS. The map was rebuilt because of the batch, so its records are those in the map. When the source had
+    deleted them, the ledger said that nothing shows which records the target has."""
+    copied.fold(SourceRun(LANE, 2, (Run(8, 5),)), MapRebuilt(LANE, 2, 8, 9, 10), SourceRun(LANE, 2, (Run(10, 21),)))
+    assert list(reassigned_since(copied.record, CAME_BACK, 10)) == [(7, 8)]
+    copied.fold(SourceRun(LANE, 2, (Run(9, 30),), rewound=Rewound(9, 9, 20, 4)))
+    assert list(reassigned_since(copied.record, CAME_BACK, 10)) == [(7, 8), (9, 10)]
