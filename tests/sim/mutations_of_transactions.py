@@ -113,7 +113,6 @@ def a_marker_is_a_batch_of_its_producer(patch: pytest.MonkeyPatch) -> None:
 
 _LOST, _KILLED = "lost_beside_transactions", "killed_beside_an_open_transaction"
 _MARKED = "marker_with_the_producer_id_of_the_lane"
-_DIFFERENT = "difference_beside_an_open_transaction"
 RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
     ("other clients' aborted records supersede nothing", aborted_records_of_others_supersede, "plain", _LOST),
     ("records of open transactions supersede nothing", records_of_open_transactions_supersede, "plain", _LOST),
@@ -123,5 +122,4 @@ RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
     ("a scan does not wait for transactions", a_scan_waits_for_transactions, "plain, old records", _KILLED),
     ("a comparison does not wait for transactions", a_comparison_waits_for_transactions, "plain, old records", _KILLED),
     ("a marker is not a batch of a lane", a_marker_is_a_batch_of_its_producer, "plain, old records", _MARKED),
-    ("a relocation does not wait for transactions", a_relocation_waits_for_transactions, "plain", _DIFFERENT),
 )

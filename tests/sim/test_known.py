@@ -56,6 +56,23 @@ def test_a_batch_is_judged_by_what_its_sender_knew(
     assert appends(known) is could_know
 
 
+def test_a_lookup_does_not_see_a_foreign_record_that_is_not_committed(known: Known) -> None:
+    known.looked_up[5] = [Lookup("r2", FOREIGN + 1, 2, frozenset({FOREIGN}))]
+    known.begin("r2", 9, -1)
+    assert not appends(known)
+    assert known.is_over(5, [FOREIGN, FOREIGN + 1])
+
+
+def test_of_two_lookups_both_must_see_a_foreign_record(known: Known) -> None:
+    """A former holder had planned to copy the record again."""
+    known.looked_up[5] = [Lookup("r2", FOREIGN + 2, 2, frozenset({FOREIGN}))]
+    known.replanned["r3"] = {5}
+    theirs = [Stored(0, 1, -1, -1, -1, 0, (-FOREIGN - 1,), 1)]
+    known.look_up("r3", [5], theirs, 2, between=[5], unseen=frozenset({FOREIGN + 2}))
+    assert known.looked_up[5][-1] == Lookup("r3", FOREIGN + 1, 2, frozenset({FOREIGN, FOREIGN + 2}))
+    assert known.theirs_seen == {FOREIGN + 1}
+
+
 def test_a_holder_knows_a_record_only_from_the_append_that_its_position_covers(known: Known) -> None:
     """An election removed the record before r2 could know it. What r2 appended was not acknowledged, but read in the
     log, and the position that r2 saved covers only that append. It followed the foreign record."""

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.log_readers import PARTITION, TargetReader, at_once
+from tests.sim.mutations_of_transactions import a_relocation_waits_for_transactions
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import THEMES
 from tests.sim.transactions import InTransaction, TransactionalTarget, check_readers, consumed
+from tests.sim.traps.setting import shape_with
 
 NOW_MS = 1_700_000_000_000
 
@@ -121,6 +123,16 @@ def test_a_lane_copies_beside_transactions(theme: str) -> None:
     assert isinstance(target, TransactionalTarget)
     assert any(isinstance(each, InTransaction) and each.ending for each in target.brokers[target.leader].whole)
     check_readers(story.world)
+
+
+def test_a_relocation_that_waits_for_transactions_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few stories relocate batches beside an open transaction, too few for a mutation (`tests.sim.mutations`)."""
+    trap = ("difference_beside_an_open_transaction",)
+    shape = shape_with(replace(THEMES["plain"], others=2), trap)
+    Story(28, shape).run(STEPS)
+    a_relocation_waits_for_transactions(monkeypatch)
+    with pytest.raises(AssertionError, match="does not come to rest"):
+        Story(28, shape).run(STEPS)
 
 
 def test_a_story_without_other_clients_has_the_usual_target() -> None:

@@ -125,8 +125,8 @@ def marker_beside_a_resume(story: "Story") -> Script:
 
 
 def aborted_around_batches(story: "Story") -> Script:
-    """Batches of the lane are between records of a transaction that is aborted. Then the lane loses its connection, or
-    its holder is killed."""
+    """Batches of the lane are between records of a transaction that is aborted. The operator who aborts it may first have
+    named the producer id of the lane. Then the lane loses its connection, or its holder is killed."""
     world = story.world
     yield from pause(world)
     target = _target(world)
@@ -144,6 +144,8 @@ def aborted_around_batches(story: "Story") -> Script:
         land(world, [each])
         if world.rng.random() < 0.5:
             _write(world, client)
+    if world.rng.random() < 0.5:
+        target.write_marker_for(host.lane.producer_id, world.wall_ms)
     _end(world, client, "abort")
     if world.rng.random() < 0.5:
         host.disconnect()
