@@ -39,6 +39,13 @@ WORKER_NICENESS = 0
 """Niceness of actors' processes. Ray's default is 15 (ray_config_def.h), which suits batch work. On a busy machine,
 that default starves actors: a supervisor does not start, and replicators lose their leases.
 """
+METRICS = 0
+"""Whether Ray collects metrics. If it does and nothing reads them, the memory of Ray's agent grows by 0.1 MB per minute
+(observed with Ray 2.60). Even if they are read, the agent and the supervisor grow with each replicator that dies. The
+daemon's `/metrics` contains the same values. Ray's default is 1 (ray_config_def.h)."""
+MALLOC_ARENAS = 2
+"""Maximum number of heaps of a process (M_ARENA_MAX, mallopt(3)). Ray's processes have dozens of threads, and by
+default the GNU C library gives them up to eight heaps per core, each with free memory that the others cannot use."""
 TRIES = 3
 SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit in 107 characters
 """The parent of Ray's folder. The paths of Ray's sockets are about 60 characters longer than the path of that folder,
@@ -110,6 +117,8 @@ class RayConnection:
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, paths)]))
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_LOST_S))
         os.environ.setdefault("RAY_worker_niceness", str(WORKER_NICENESS))
+        os.environ.setdefault("RAY_enable_metrics_collection", str(METRICS))
+        os.environ.setdefault("MALLOC_ARENA_MAX", str(MALLOC_ARENAS))
         for attempt in range(1, TRIES + 1):
             self._folder = Path(tempfile.mkdtemp(prefix="mirrord-ray-", dir=SHORT_FOLDER))
             command = [sys.executable, "-I", "-S", janitor.__file__, str(self._folder)]

@@ -2,7 +2,8 @@
 Ray's metrics.
 
 Ray keeps the values in this process and passes them to its agent. Only the first error from Ray is logged. Later errors
-are ignored, because the same values remain available from the daemon's `/metrics`.
+are ignored, because the same values remain available from the daemon's `/metrics`. On a Ray cluster that mirrord
+starts, Ray drops the values, unless `RAY_enable_metrics_collection` is set to 1 (`ray_connection.METRICS`).
 
 Ray never forgets a series: in this process and in its agent, each takes a few kilobytes until the process exits, even
 if it gets no more values. A flow with short-lived topics would therefore use more and more memory. This is prevented in

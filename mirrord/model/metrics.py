@@ -267,11 +267,13 @@ _HEAD = """\
 
 Generated from `mirrord/model/metrics.py` (`python -m mirrord.model.metrics`). Do not edit this page.
 
-A daemon serves its metrics at `/metrics` in Prometheus's text format. On Ray, the daemon also reports the same values
-as Ray metrics every ten seconds. In Ray, the names of the metrics begin with `ray_`, and a histogram becomes two
-counters: its sum and its count. Ray never forgets a series, so short-lived topics would use more and more memory there.
-A lane that is opened more than ten minutes after the start of the daemon is therefore reported to Ray only once it has
-existed for ten minutes, and at most 1,900 series of each metric are reported. `/metrics` contains all lanes.
+A daemon serves its metrics at `/metrics` in Prometheus's text format. On a Ray cluster that collects metrics, the
+daemon also reports the same values as Ray metrics every ten seconds. On a Ray cluster that mirrord starts, this is off
+by default ([Memory of Ray](../how-to/deploy.md#memory-of-ray)). In Ray, the names of the metrics begin with `ray_`, and
+a histogram becomes two counters: its sum and its count. Ray never forgets a series, so short-lived topics would use
+more and more memory there. A lane that is opened more than ten minutes after the start of the daemon is therefore
+reported to Ray only once it has existed for ten minutes, and at most 1,900 series of each metric are reported.
+`/metrics` contains all lanes.
 
 A metric whose value is unknown has no sample, because a zero would be misleading. Counters start at zero in each new
 daemon and never decrease, even if lanes move or replicators die. Records that a replicator copied in the last second

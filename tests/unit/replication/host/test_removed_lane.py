@@ -1,5 +1,6 @@
 """A lane that a replicator no longer hosts is freed at once, without the garbage collector."""
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Generator
@@ -15,8 +16,9 @@ from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.replication.host import lane_host
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.lane_host import LaneHost
-from mirrord.replication.lane.assignment import FlowSetup, LaneAssignment
+from mirrord.replication.lane.assignment import FlowSetup, LaneAssignment, Parting
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.supervision import eventually
 
@@ -48,14 +50,14 @@ async def test_removed_lanes_are_freed_without_the_garbage_collector(monkeypatch
     store = LedgerStore(MemoryLog(MemoryLedger()), SystemClock(), trims=False)
     await store.open()
     host = LaneHost(SETUP, SystemClock(), store, lambda: True, source, target)
-    ended: list[weakref.ref[object]] = []
+    ended: list[weakref.ref[HostedLane] | weakref.ref[asyncio.Future[Parting]]] = []
     for number in range(LANES):
         key = LaneKey(TopicId(f"source {number}"), 0, TopicId(f"target {number}"))
         hosted = host.add(LaneAssignment(key, "orders", "eu.orders", "none"), f"replicator/{number}")
         assert hosted is not None
         host.start(hosted)
         host.remove(hosted)
-        ended += [weakref.ref(each) for each in (hosted, hosted.left)]
+        ended += [weakref.ref(hosted), weakref.ref(hosted.left)]
         del hosted
     await eventually(lambda: not [each for each in ended if each() is not None])
     await host.close()
