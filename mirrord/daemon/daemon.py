@@ -12,7 +12,7 @@ from mirrord.config.changes import ConfigChanges, FlowChange, compare
 from mirrord.config.digests import ConfigDigests, digests
 from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.control.address import advertised
+from mirrord.control.address import advertised, url
 from mirrord.daemon.http_api import HttpServer
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
@@ -124,7 +124,7 @@ class Supervisor:
             # The process that read the configuration file was able to load all policies. If this process runs on a
             # different machine, some policies may not be installed here.
             raise EnvironmentFault("\n".join(faults))
-        address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
+        address = url(self._config.http, advertised(await self._http.start(), self._config.http.advertised))
         clock = self._access.clock
         self._services = Services(
             config=self._config,

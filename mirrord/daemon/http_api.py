@@ -21,6 +21,7 @@ from mirrord.config.http import DEFAULT_PORT, HttpConfig
 from mirrord.config.own_file import FileDigest
 from mirrord.config.value_parsers import HostPort
 from mirrord.control.address import advertised
+from mirrord.control.http_tls import ServerTls
 from mirrord.control.local_token import LocalToken, control_directory
 from mirrord.control.token_ring import Caller, token_faults
 from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers
@@ -143,6 +144,7 @@ class HttpServer:
         self._clock = clock
         self._local: LocalToken | None = None
         self._access: HttpAccess | None = None
+        self._tls: ServerTls | None = None
         self._limits = ConnectionLimits()
         self._listening: list[asyncio.Server] = []
         self._status_document = CachedAnswer(source.status, clock)
@@ -187,6 +189,7 @@ class HttpServer:
         """
         if faults := list(token_faults(self._http)):
             raise EnvironmentFault("\n".join(faults))
+        self._tls = ServerTls(self._http.tls) if self._http.tls.certificate is not None else None
         await self._runner.setup()
         reason = ""
         for address in self._candidates():
@@ -269,7 +272,8 @@ class HttpServer:
         if server is None:
             raise EnvironmentFault("the HTTP server has been closed")
         loop, factory = asyncio.get_running_loop(), self._limits.guarding(server)
-        self._listening.append(await loop.create_server(factory, address.host, address.port))
+        secured = None if self._tls is None else {"ssl": self._tls.context, "ssl_handshake_timeout": WHOLE_S}
+        self._listening.append(await loop.create_server(factory, address.host, address.port, **(secured or {})))
 
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:

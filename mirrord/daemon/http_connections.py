@@ -4,6 +4,7 @@ request. Without limits, idle clients use up the descriptors that the daemon nee
 import asyncio
 import resource
 from collections.abc import Callable
+from typing import cast
 
 import structlog
 
@@ -25,19 +26,19 @@ class ConnectionLimits:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         usable = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // DESCRIPTORS_EACH
         self._most = max(1, min(MOST_CONNECTIONS, usable))
-        self._open: dict[asyncio.BaseTransport, GuardedConnection] = {}
+        self._open: dict[asyncio.WriteTransport, GuardedConnection] = {}
         """The open connections by their transports, in the order in which they were opened."""
 
     def guarding(self, factory: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
         """Return a factory for connections that are handled by what `factory` makes, within the limits."""
         return lambda: GuardedConnection(factory(), self)
 
-    def begin(self, transport: asyncio.BaseTransport | None) -> None:
+    def begin(self, transport: asyncio.WriteTransport | None) -> None:
         """Note that the head of a request has arrived, and that the server is answering it."""
         if transport is not None and (found := self._open.get(transport)) is not None:
             found.begin()
 
-    def end(self, transport: asyncio.BaseTransport | None) -> None:
+    def end(self, transport: asyncio.WriteTransport | None) -> None:
         """Note that the server has computed the answer."""
         if transport is not None and (found := self._open.get(transport)) is not None:
             found.end()
@@ -47,13 +48,12 @@ class ConnectionLimits:
         if len(self._open) >= self._most:
             waiting = next((each for each, guard in self._open.items() if not guard.is_busy), transport)
             log.debug("too_many_connections", most=self._most)
-            if isinstance(waiting, asyncio.Transport):
-                waiting.abort()
+            waiting.abort()
             self._open.pop(waiting, None)
         if not transport.is_closing():
             self._open[transport] = connection
 
-    def closed(self, transport: asyncio.BaseTransport) -> None:
+    def closed(self, transport: asyncio.WriteTransport) -> None:
         """Stop counting a connection."""
         self._open.pop(transport, None)
 
@@ -83,9 +83,8 @@ class GuardedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timer for the first request."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP connection
-        self._transport = transport
-        self._limits.opened(transport, self)
+        self._transport = cast("asyncio.Transport", transport)  # it is a TCP connection, or TLS over one
+        self._limits.opened(self._transport, self)
         self._inner.connection_made(transport)
         self._arm()
 
