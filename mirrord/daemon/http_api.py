@@ -28,9 +28,11 @@ from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers
 from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
+from mirrord.daemon.refused_requests import RefusedRequests
 from mirrord.groups.offset_translation_queries import Answer, Question
+from mirrord.ledger.facts.base import printable
 from mirrord.ledger.facts.core import LOSSES
-from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.ledger.standing_orders import LONGEST_NAME, Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
 from mirrord.model.status import Status
@@ -94,7 +96,7 @@ class StatusSource(Protocol):
         """
         ...
 
-    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+    async def reload(self, given: FileDigest | None, *, dry_run: bool, giver: Giver) -> ConfigChanges:
         """Read the daemon's own file again, apply it, and return the changes. See
         `mirrord.daemon.daemon.Supervisor.reload`."""
         ...
@@ -103,16 +105,20 @@ class StatusSource(Protocol):
         """Return the digests of the daemon's configuration, which standbys compare with their own."""
         ...
 
-    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
-        """Carry out an operator command, such as pause, resume, move or drain.
+    async def order(self, order: Order, *, dry_run: bool, giver: Giver) -> OrderAnswer:
+        """Carry out an operator command, such as pause, resume, move or drain. `giver` is the client that has sent it.
 
         Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault
         if the command cannot be accepted at the moment.
         """
         ...
 
-    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+    async def hand_over(self, call: HandoverCall, giver: Giver) -> HandoverAnswer:
         """Answer a request from the daemon that replaces this daemon."""
+        ...
+
+    async def ordered_stop(self, by: str, giver: Giver) -> None:
+        """Record who has ordered the daemon to stop, and begin to stop it. `by` is the name that the client gives."""
         ...
 
     async def stop(self) -> None:
@@ -145,6 +151,8 @@ class HttpServer:
         self._local: LocalToken | None = None
         self._access: HttpAccess | None = None
         self._tls: ServerTls | None = None
+        self.refused = RefusedRequests(clock)
+        """The requests that this server has refused."""
         self._limits = ConnectionLimits()
         self._listening: list[asyncio.Server] = []
         self._status_document = CachedAnswer(source.status, clock)
@@ -252,9 +260,9 @@ class HttpServer:
                     request[CALLER] = await self._access.admit(request, need)
                 return await handler(request)
             except Refused as refusal:
-                return _refusal(refusal)
+                return self._refuse(request, refusal)
             except TimeoutError:
-                return _refusal(Refused(408, f"the request did not arrive within {WHOLE_S:g} s"))
+                return self._refuse(request, Refused(408, f"the request did not arrive within {WHOLE_S:g} s"))
             except Exception:
                 log.exception("request_failed", path=request.path)
                 return _json({"error": "internal error; the log of the daemon has the details"}, status=500)
@@ -265,6 +273,17 @@ class HttpServer:
                 self._limits.end(transport)
 
         return handle
+
+    def _refuse(self, request: web.Request, refusal: Refused) -> web.Response:
+        self.refused.add(
+            status=refusal.status,
+            reason=str(refusal),
+            method=request.method,
+            path=request.path,
+            peer=request.remote or "",
+            claimed=refusal.claimed,
+        )
+        return _refusal(refusal)
 
     async def _listen_at(self, address: HostPort) -> None:
         """Listen on an additional address. Raises OSError if this is impossible."""
@@ -321,14 +340,18 @@ class HttpServer:
         except EnvironmentFault as error:
             return _json({"error": str(error)}, status=503)
 
-    async def _stop(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        await self._source.stop()
+    async def _stop(self, request: web.Request) -> web.Response:
+        try:
+            by = msgspec.json.decode(await request.read() or b"{}", type=StopOrder).by
+        except (msgspec.DecodeError, ValueError) as error:
+            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+        await self._source.ordered_stop(printable(by, LONGEST_NAME), _giver(request))
         return _json({"stopping": True}, status=202)
 
     async def _apply(self, request: web.Request) -> web.Response:
         try:
             given = msgspec.json.decode(await request.read(), type=FileDigest)
-            return _json(await self._source.reload(given, dry_run="dry_run" in request.query))
+            return _json(await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request)))
         except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
         except EnvironmentFault as error:
@@ -337,7 +360,8 @@ class HttpServer:
     async def _order(self, request: web.Request) -> web.Response:
         try:
             order = msgspec.json.decode(await request.read(), type=Order)
-            return _json(await self._source.order(order, dry_run="dry_run" in request.query))
+            dry_run = "dry_run" in request.query
+            return _json(await self._source.order(order, dry_run=dry_run, giver=_giver(request)))
         except msgspec.DecodeError as error:
             return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
         except ConfigError as error:
@@ -350,7 +374,7 @@ class HttpServer:
             call = msgspec.json.decode(await request.read(), type=HandoverCall)
         except msgspec.DecodeError as error:
             return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
-        return _json(await self._source.hand_over(call))
+        return _json(await self._source.hand_over(call, _giver(request)))
 
 
 def _question(query: Mapping[str, str]) -> Question:
@@ -375,6 +399,18 @@ def losses(status: Status) -> dict[str, dict[str, int]]:
 def _json(value: object, status: int = 200) -> web.Response:
     body = msgspec.json.encode(value)
     return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)
+
+
+class StopOrder(msgspec.Struct, frozen=True):
+    """The body of `POST /stop`."""
+
+    by: str = ""
+    """Who gives the command, as the client says."""
+
+
+def _giver(request: web.Request) -> Giver:
+    caller = request[CALLER]
+    return Giver(caller.name if caller is not None else "", request.remote or "")
 
 
 def _refusal(refusal: Refused) -> web.Response:

@@ -30,6 +30,7 @@ from mirrord.ledger import displaced, reassigned_ordinals
 from mirrord.ledger.decided_verdicts import invalidated_decisions, rebuilt_offsets, void_no_longer, void_pieces
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -151,7 +152,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
 
 
 def _apply_to_flow(
-    state: FlowState, fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+    state: FlowState,
+    fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | CommandGiven | AclsPlanned | AclsSynced,
 ) -> bool:
     match fact:
         case LeaseContinued():
@@ -163,6 +165,8 @@ def _apply_to_flow(
             state.probed = fact
         case ConfigChanged():
             take_starts(state, fact)
+        case CommandGiven():
+            pass  # it is for information only
         case AclsPlanned():
             state.planned_acls = frozenset(fact.rules)
         case AclsSynced():
