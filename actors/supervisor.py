@@ -25,6 +25,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.start_refusals import check_restart
 from mirrord.runtime import logs
 from mirrord.runtime.build_info import program
+from mirrord.runtime.descriptors import raise_descriptor_limit
 from mirrord.runtime.tasks import report_failure
 from mirrord.supervision.upgrade.protocol import Predecessor
 
@@ -61,6 +62,7 @@ class SupervisorActor:
         # On a cluster that mirrord joins, Ray's processes may have a different environment. The tokens for commands
         # from this machine must be where the commands look for them.
         os.environ["XDG_STATE_HOME"] = state_home
+        raise_descriptor_limit()
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
         self._name = name

@@ -10,6 +10,7 @@ from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.leased_worker import LeasedWorker
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime import logs
+from mirrord.runtime.descriptors import raise_descriptor_limit
 
 
 class WorkerActor:
@@ -20,6 +21,7 @@ class WorkerActor:
         """`name` is the name of this actor. `setup` is a `FlowSetup`, encoded as msgpack. Log files are written to
         `log_directory`.
         """
+        raise_descriptor_limit()
         # The name of the log file omits the actor's generation, so that a replacement appends to its predecessor's
         # file.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact, RangeRepaired
 from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -53,7 +54,7 @@ from mirrord.ledger.facts.orders import (
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.facts.start_offsets import TopicStarts
-from mirrord.ledger.standing_orders import moment, pausable
+from mirrord.ledger.standing_orders import author_of, moment, pausable
 from mirrord.model.acls import AclRule
 from mirrord.model.names import LaneId
 from mirrord.replication.dead_letters.records import letters_words
@@ -84,7 +85,7 @@ def describe(fact: AnyFact, name: LaneName) -> str:
             return f"lease {fact.epoch} released"
         case TargetProbed():
             return _describe_probe(fact)
-        case ConfigChanged():
+        case ConfigChanged() | CommandGiven():
             return _describe_config(fact)
         case AclsPlanned():
             return f"ACLs about to be added: {_listed(fact.rules)}"
@@ -96,7 +97,9 @@ def describe(fact: AnyFact, name: LaneName) -> str:
             return f"{name(fact.lane)}: {line}"
 
 
-def _describe_config(fact: ConfigChanged) -> str:
+def _describe_config(fact: ConfigChanged | CommandGiven) -> str:
+    if isinstance(fact, CommandGiven):
+        return f"{fact.command} {_by(fact.origin)}{f': {fact.detail}' if fact.detail else ''}"
     parts = [f"configuration changed: {'; '.join(fact.changes)}"] if fact.changes else []
     parts += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
     parts += ["all topics that the configuration selects have been seen"] if fact.selected is not None else []
@@ -251,7 +254,7 @@ def _describe_job(fact: JobFact) -> str:
 
 
 def _by(origin: Origin) -> str:
-    return f"by {origin.by}{f': {origin.reason}' if origin.reason else ''}"
+    return f"by {author_of(origin)}{f': {origin.reason}' if origin.reason else ''}"
 
 
 def _describe_audit(fact: AuditFact) -> str:

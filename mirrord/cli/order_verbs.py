@@ -11,13 +11,12 @@ import msgspec
 
 from mirrord.cli.arguments import add_conf, load_conf
 from mirrord.config.schema import Config
-from mirrord.ledger.standing_orders import ObjectKind, Order, OrderAnswer, OrderVerb
+from mirrord.ledger.standing_orders import LONGEST_REASON, ObjectKind, Order, OrderAnswer, OrderVerb
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.flow_lookup import ledgers_meant
 from mirrord.operations.status_report import LedgerView
 from mirrord.supervision.daemon_http_client import give_order
 
-LONGEST_REASON = 500
 EPILOG = """The command is recorded in the flow's ledger, with its author and reason, so it stays in force after a
 restart of the daemon. Repeating it changes nothing. Use the names that `mirrord status`, `topics` and `lag` show. If
 several flows have a topic, partition or replicator with this name, write FLOW:NAME or use --flow.
@@ -79,7 +78,7 @@ def order_of(
         to=to,
         flow=arguments.flow or "",
         kind=getattr(arguments, "kind", None),
-        by=_me(),
+        by=author(),
         reason=reason,
         offset=offset,
         until=until,
@@ -111,7 +110,7 @@ async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
     return await give_order(addresses[0], config, order, dry_run=dry_run)
 
 
-def _me() -> str:
+def author() -> str:
     """Return the current user and machine as user@host."""
     try:
         user = getpass.getuser()

@@ -84,6 +84,39 @@ _TOKENS = _TokensKind(
 )
 
 
+class HttpTls(msgspec.Struct, frozen=True):
+    """TLS for the daemon's HTTP server. All files are in PEM format."""
+
+    certificate: Annotated[
+        Secret | None,
+        Key(SECRET, "Certificate of the server, and its chain. With it, the server accepts only TLS.", unset="no TLS"),
+    ] = None
+    key: Annotated[Secret | None, Key(SECRET, "Private key of the certificate.", unset="none")] = None
+    key_password: Annotated[Secret | None, Key(SECRET, "Password of `key`.", unset="none")] = None
+    client_ca: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "Authorities that issue certificates for clients. With it, each client needs such a certificate, in "
+            "addition to a token. The `mirrord` command shows `certificate`.",
+            unset="clients need no certificate",
+        ),
+    ] = None
+    ca: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "Authorities that commands and standbys trust when they connect to a daemon.",
+            unset="the authorities that the system trusts",
+        ),
+    ] = None
+
+    def below(self, folder: Path) -> "HttpTls":
+        """Return the same settings, with relative paths resolved against this folder."""
+        found = {name: getattr(self, name) for name in self.__struct_fields__}
+        return HttpTls(**{name: secret.below(folder) if secret else None for name, secret in found.items()})
+
+
 class HttpConfig(msgspec.Struct, frozen=True):
     """The daemon's HTTP server, and who may use it: see [Secure mirrord](../how-to/secure.md#http)."""
 
@@ -126,7 +159,10 @@ class HttpConfig(msgspec.Struct, frozen=True):
         ),
     ] = ()
 
+    tls: HttpTls = HttpTls()
+
     def below(self, folder: Path) -> "HttpConfig":
         """Return the same settings, with relative paths resolved against this folder."""
         tokens = tuple(msgspec.structs.replace(each, token=each.token.below(folder)) for each in self.tokens)
-        return msgspec.structs.replace(self, token=self.token.below(folder) if self.token else None, tokens=tokens)
+        token = self.token.below(folder) if self.token else None
+        return msgspec.structs.replace(self, token=token, tokens=tokens, tls=self.tls.below(folder))

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from mirrord.config.cross_checks import check_flows
+from mirrord.config.http import HttpConfig
 from mirrord.config.java_properties import decode
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import keys_of, tables_of
 from mirrord.config.mm2.translate import translate
 from mirrord.config.policy_checks import BUILT_IN, PolicyCheck
 from mirrord.config.schema import ALIAS, ALIAS_RULE, CLUSTER, ClusterConfig, Config, FlowConfig
-from mirrord.config.security import Security
+from mirrord.config.security import REFERENCE_RULE, Security
 from mirrord.config.security_checks import check_security
 from mirrord.config.toml_reader import Document, Table
 from mirrord.config.value_kinds import ValueKind
@@ -160,7 +161,21 @@ def _read_compact(table: Table) -> CompactConfig:
     return found
 
 
-_READERS: _Readers = {AuditConfig: _read_audit, CompactConfig: _read_compact, Security: read_security}
+def _read_http(table: Table) -> HttpConfig:
+    """Read the `[http]` table. Record a fault for each key of `[http.tls]` that needs another one."""
+    found = _read_struct(table, HttpConfig)
+    for key, needed in (("certificate", "key"), ("key", "certificate"), ("client_ca", "certificate")):
+        if getattr(found.tls, key) is not None and getattr(found.tls, needed) is None:
+            table.fault(f"tls.{needed}", f"missing although {key} is set; allowed: {REFERENCE_RULE}")
+    return found
+
+
+_READERS: _Readers = {
+    AuditConfig: _read_audit,
+    CompactConfig: _read_compact,
+    HttpConfig: _read_http,
+    Security: read_security,
+}
 
 
 def _cluster(alias: Alias, table: Table) -> ClusterConfig:

@@ -19,6 +19,8 @@ class FileDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     this digest."""
 
     sha256: str
+    by: str = ""
+    """Who gives the command, as the client says."""
 
 
 class FileContents(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ def _sections() -> Iterator[list[str]]:
     yield from _with_tables("[clusters.ALIAS]", ClusterConfig)
     yield from _with_tables("[[flows]]", FlowConfig)
     for table in tables_of(Config):
-        yield _table(f"[{table.name}]", table.struct)
+        yield from _with_tables(f"[{table.name}]", table.struct)
 
 
 def _with_tables(head: str, struct: type[msgspec.Struct]) -> Iterator[list[str]]:

@@ -10,7 +10,12 @@ from mirrord.config.value_parsers import HostPort
 def configured(http: HttpConfig) -> str:
     """Return the URL at which clients expect a daemon with this configuration. If `http.listen` is not set and the
     default port is taken, the daemon uses a different port, so this URL may be wrong."""
-    return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
+    return url(http, advertised(http.listen or HostPort("127.0.0.1", DEFAULT_PORT), http.advertised))
+
+
+def url(http: HttpConfig, address: HostPort) -> str:
+    """Return the URL of a server with this configuration at this address."""
+    return f"{'http' if http.tls.certificate is None else 'https'}://{address}"
 
 
 def advertised(listens: HostPort, given: HostPort | None) -> HostPort:

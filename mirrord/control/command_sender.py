@@ -16,13 +16,14 @@ from mirrord.config.http import ROLES, HttpConfig, Role
 from mirrord.config.value_parsers import host_port
 from mirrord.control.address import configured
 from mirrord.control.command_proof import RequestLine, prove
+from mirrord.control.http_tls import client_context
 from mirrord.control.local_token import LOCAL, control_directory, read_local_token
 from mirrord.control.token_ring import named_tokens, usable_token
 from mirrord.model.errors import ConfigError, EnvironmentFault
 
 LONGEST_ANSWER_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 16
-_ADDRESS = re.compile(r"(?P<scheme>http)://(?P<authority>[^/?#@\s]{1,300})", re.ASCII)
+_ADDRESS = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/?#@\s]{1,300})", re.ASCII)
 
 
 class NoAnswer(EnvironmentFault):
@@ -58,7 +59,7 @@ class CommandSender:
 
     def __init__(self, http: str, config: HttpConfig, seconds: float) -> None:
         """`http` is the daemon's URL, as its lease says. A request may take up to `seconds` seconds. Raises NoAnswer if
-        the URL is not one that a daemon could have."""
+        the URL is not one that a daemon could have, and EnvironmentFault if a file for TLS cannot be used."""
         found = _ADDRESS.fullmatch(http)
         try:
             self._address = host_port(found["authority"]) if found is not None else None
@@ -66,6 +67,8 @@ class CommandSender:
             self._address = None
         if self._address is None:
             raise NoAnswer(f"{http!r} is not the address of a daemon")
+        # A certificate is checked even if the ledger names the address: a forged address has none.
+        self._tls = client_context(config.tls) if http.startswith("https:") else None
         self._http = http
         self._config = config
         self._timeout = aiohttp.ClientTimeout(total=seconds)
@@ -145,7 +148,9 @@ class CommandSender:
         headers = {"Host": str(self._address), **headers}
         try:
             async with (
-                aiohttp.ClientSession(timeout=self._timeout) as session,
+                aiohttp.ClientSession(
+                    timeout=self._timeout, connector=aiohttp.TCPConnector(ssl=self._tls or True)
+                ) as session,
                 session.request(method, url, data=body or None, headers=headers, allow_redirects=False) as response,
             ):
                 return HttpAnswer(response.status, await _whole(response, self._http))

@@ -12,14 +12,16 @@ from mirrord.config.changes import ConfigChanges, FlowChange, compare
 from mirrord.config.digests import ConfigDigests, digests
 from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.control.address import advertised
+from mirrord.control.address import advertised, url
 from mirrord.daemon.http_api import HttpServer
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
+from mirrord.ledger.facts.base import printable
+from mirrord.ledger.facts.commands import CommandGiven, DaemonCommand
 from mirrord.ledger.facts.core import TargetProbed
-from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.ledger.standing_orders import LONGEST_NAME, NO_GIVER, Giver, Order, OrderAnswer
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
 from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
@@ -35,7 +37,7 @@ from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.broker_probe import probe_target
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.flow_supervisor import FlowSupervisor
-from mirrord.supervision.order_execution import carry_out
+from mirrord.supervision.order_execution import Desk, carry_out
 from mirrord.supervision.shared_services import Services
 from mirrord.supervision.standby_config_check import StandbyLook
 from mirrord.supervision.upgrade.incoming import Succession, SuccessionEngine
@@ -48,6 +50,9 @@ STOP_S = 7.5
 CLOSE_S = 0.5
 """Time limit in seconds for closing the engine and the HTTP API. The daemon takes at most `STOP_S` + `CLOSE_S` to stop.
 This leaves Ray two seconds to shut down, so that the entire shutdown takes at most 10 seconds."""
+
+NOTE_S = 1.0
+"""Time limit in seconds for recording a command to the daemon before it is carried out."""
 
 log = structlog.get_logger()
 
@@ -124,7 +129,7 @@ class Supervisor:
             # The process that read the configuration file was able to load all policies. If this process runs on a
             # different machine, some policies may not be installed here.
             raise EnvironmentFault("\n".join(faults))
-        address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
+        address = url(self._config.http, advertised(await self._http.start(), self._config.http.advertised))
         clock = self._access.clock
         self._services = Services(
             config=self._config,
@@ -162,7 +167,7 @@ class Supervisor:
         """The current configuration of the daemon."""
         return self._config
 
-    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+    async def reload(self, given: FileDigest | None, *, dry_run: bool, giver: Giver = NO_GIVER) -> ConfigChanges:
         """Read the daemon's own file again, apply it, and return the changes. `given` is the digest of the file that
         an operator wants to apply. If the own file has a different digest or has faults, or if any change is refused,
         change nothing, and return the reasons as refusals. Raises EnvironmentFault if the file cannot be applied now.
@@ -177,6 +182,8 @@ class Supervisor:
         if not dry_run and not changes.refused:
             flows = [change.flow for change in changes.flows]
             log.info("configuration_taken", flows=flows, replicators=changes.replicators)
+            if giver != NO_GIVER:
+                await self._note("apply", given.by if given else "", giver)
         return changes
 
     async def apply(self, config: Config, *, dry_run: bool) -> ConfigChanges:
@@ -230,13 +237,13 @@ class Supervisor:
                     await asyncio.gather(self._engine.close(), self._http.close())
             log.info("daemon_stopped")
 
-    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+    async def order(self, order: Order, *, dry_run: bool, giver: Giver = NO_GIVER) -> OrderAnswer:
         """Carry out an operator command, such as pause, resume, move or drain. See
         `mirrord.supervision.order_execution.carry_out`."""
         if self._stopping.is_set():
             raise EnvironmentFault("nothing was changed: this daemon is draining")
         desks = {name: flow.desk() for name, flow in self._flows.items()}
-        return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
+        return await carry_out(order, desks, self._access.clock, dry_run=dry_run, giver=giver)
 
     def status(self) -> Status:
         """Return the current status. No request is sent to a cluster."""
@@ -247,6 +254,7 @@ class Supervisor:
             at_ms=self._access.clock.wall_ms(),
             gathered="daemon",
             flows=tuple(self._with_remark(flow.status()) for flow in self._flows.values()),
+            refused_requests=dict(self._http.refused.counts),
         )
 
     def _with_remark(self, flow: FlowStatus) -> FlowStatus:
@@ -296,9 +304,18 @@ class Supervisor:
         effect."""
         self._begin_stop()
 
-    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+    async def ordered_stop(self, by: str, giver: Giver) -> None:
+        """Record who has ordered this daemon to stop, and begin to stop it."""
+        await self._note("stop", by, giver)
+        self._begin_stop()
+
+    async def hand_over(self, call: HandoverCall, giver: Giver = NO_GIVER) -> HandoverAnswer:
         """Answer a request from the daemon that replaces this daemon. See
         `mirrord.supervision.upgrade.outgoing.Handover`."""
+        if call.verb == "begin" and call.successor is not None and call.flow in self._flows:
+            http = printable(call.successor.http, LONGEST_NAME)
+            if not self._flows[call.flow].handover.successor:
+                await self._note("upgrade", "", giver, http, only=call.flow)
         return await self._handover.answer(
             call,
             HandoverTerms(
@@ -309,6 +326,26 @@ class Supervisor:
                 flows=tuple(self._flows),
             ),
         )
+
+    async def _note(
+        self, command: DaemonCommand, by: str, giver: Giver, detail: str = "", only: str | None = None
+    ) -> None:
+        """Record a command to this daemon in the log, and in the ledgers of its flows or of one flow. If a ledger
+        cannot be written in time, the command is carried out all the same, and the log has the only record."""
+        origin = giver.origin(printable(by, LONGEST_NAME), "", self._access.clock.wall_ms())
+        log.info("command_given", command=command, by=origin.by, client=giver.client, peer=giver.peer, detail=detail)
+        if self._succession is not None and not self._succession.over:
+            return  # replicators of an older version still read the ledgers, and could not read this fact
+        fact = CommandGiven(command, origin, detail)
+        desks = [flow.desk() for name, flow in self._flows.items() if only in {None, name}]
+        try:
+            async with asyncio.timeout(NOTE_S):
+                written = (desk.record([fact]) for desk in desks if isinstance(desk, Desk))
+                for result in await asyncio.gather(*written, return_exceptions=True):
+                    if result is not None:
+                        log.warning("command_not_in_ledger", command=command, reason=str(result))
+        except TimeoutError:
+            log.warning("command_not_in_ledger", command=command, reason=f"no answer within {NOTE_S:g} s")
 
     def _begin_stop(self) -> None:
         if not self._stopping.is_set():

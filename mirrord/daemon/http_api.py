@@ -5,6 +5,7 @@
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +21,18 @@ from mirrord.config.http import DEFAULT_PORT, HttpConfig
 from mirrord.config.own_file import FileDigest
 from mirrord.config.value_parsers import HostPort
 from mirrord.control.address import advertised
+from mirrord.control.http_tls import ServerTls
 from mirrord.control.local_token import LocalToken, control_directory
 from mirrord.control.token_ring import Caller, token_faults
+from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers
 from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
+from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
+from mirrord.daemon.refused_requests import RefusedRequests
 from mirrord.groups.offset_translation_queries import Answer, Question
+from mirrord.ledger.facts.base import printable
 from mirrord.ledger.facts.core import LOSSES
-from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.ledger.standing_orders import LONGEST_NAME, Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
 from mirrord.model.status import Status
@@ -36,7 +42,14 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
 """Interval in seconds between attempts to listen on the configured address while another process is using it."""
-LONGEST_ORDER_BYTES = 16 << 20
+LONGEST_ORDER_BYTES = 64 << 10
+LONGEST_HANDOVER_BYTES = 16 << 20
+"""A request to release thousands of lanes names all of them."""
+LONGEST_LINE_BYTES = 4096
+MOST_HEADERS = 64
+LONGEST_HEADER_BYTES = 4096
+_SILENT = logging.Logger("mirrord.http", logging.CRITICAL + 1)  # noqa: LOG001 - it has no handlers
+"""The logger of aiohttp. It would write a traceback for each malformed request, so any client could fill the logs."""
 _PAGE = Path(__file__).with_name("page.html")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _PAGE_HEADERS = _HEADERS | {
@@ -83,7 +96,7 @@ class StatusSource(Protocol):
         """
         ...
 
-    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+    async def reload(self, given: FileDigest | None, *, dry_run: bool, giver: Giver) -> ConfigChanges:
         """Read the daemon's own file again, apply it, and return the changes. See
         `mirrord.daemon.daemon.Supervisor.reload`."""
         ...
@@ -92,16 +105,20 @@ class StatusSource(Protocol):
         """Return the digests of the daemon's configuration, which standbys compare with their own."""
         ...
 
-    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
-        """Carry out an operator command, such as pause, resume, move or drain.
+    async def order(self, order: Order, *, dry_run: bool, giver: Giver) -> OrderAnswer:
+        """Carry out an operator command, such as pause, resume, move or drain. `giver` is the client that has sent it.
 
         Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault
         if the command cannot be accepted at the moment.
         """
         ...
 
-    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+    async def hand_over(self, call: HandoverCall, giver: Giver) -> HandoverAnswer:
         """Answer a request from the daemon that replaces this daemon."""
+        ...
+
+    async def ordered_stop(self, by: str, giver: Giver) -> None:
+        """Record who has ordered the daemon to stop, and begin to stop it. `by` is the name that the client gives."""
         ...
 
     async def stop(self) -> None:
@@ -133,7 +150,16 @@ class HttpServer:
         self._clock = clock
         self._local: LocalToken | None = None
         self._access: HttpAccess | None = None
-        application = web.Application(client_max_size=LONGEST_ORDER_BYTES)
+        self._tls: ServerTls | None = None
+        self.refused = RefusedRequests(clock)
+        """The requests that this server has refused."""
+        self._limits = ConnectionLimits()
+        self._listening: list[asyncio.Server] = []
+        self._status_document = CachedAnswer(source.status, clock)
+        self._status_bytes = CachedAnswer(lambda: self._status_document.get().encode(), clock)
+        self._metrics_bytes = CachedAnswer(source.metrics_text, clock)
+        self._group_reports = SharedAnswers[list[GroupsReport]]()
+        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES)
         application.add_routes(
             [
                 web.get("/", self._admitting("view", self._page)),
@@ -148,11 +174,20 @@ class HttpServer:
                 web.post("/stop", self._admitting("configure", self._stop)),
                 web.post("/apply", self._admitting("configure", self._apply)),
                 web.post("/order", self._admitting("operate", self._order)),
-                web.post("/handover", self._admitting("configure", self._handover)),
+                web.post("/handover", self._admitting("configure", self._handover, LONGEST_HANDOVER_BYTES)),
             ]
         )
         self._moved_in = True
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=1.0,
+            max_line_size=LONGEST_LINE_BYTES,
+            max_headers=MOST_HEADERS,
+            max_field_size=LONGEST_HEADER_BYTES,
+            lingering_time=1.0,
+            logger=_SILENT,
+        )
 
     async def start(self) -> HostPort:
         """Start listening, and return the address.
@@ -162,6 +197,7 @@ class HttpServer:
         """
         if faults := list(token_faults(self._http)):
             raise EnvironmentFault("\n".join(faults))
+        self._tls = ServerTls(self._http.tls) if self._http.tls.certificate is not None else None
         await self._runner.setup()
         reason = ""
         for address in self._candidates():
@@ -196,6 +232,9 @@ class HttpServer:
         # First, because waiting for clients may be cut short.
         if self._local is not None:
             self._local.remove()
+        for each in self._listening:
+            each.close()
+        self._listening.clear()
         await self._runner.cleanup()
 
     def _open(self, address: HostPort) -> None:
@@ -207,28 +246,53 @@ class HttpServer:
         addresses = {address, advertised(address, self._http.advertised), self._listen or address}
         self._access = HttpAccess(self._http, self._local, self._clock, tuple(addresses))
 
-    def _admitting(self, need: Requirement, handler: _Handler) -> _Handler:
-        """Return a handler that answers only requests that may be sent."""
+    def _admitting(self, need: Requirement, handler: _Handler, longest_bytes: int = LONGEST_ORDER_BYTES) -> _Handler:
+        """Return a handler that answers only requests that may be sent, with bodies of at most `longest_bytes`."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            if self._access is None:
-                return _json({"error": "the daemon is starting"}, status=503)
+            transport = request.transport
+            self._limits.begin(transport)
             try:
-                request[CALLER] = await self._access.admit(request, need)
+                if self._access is None:
+                    return _json({"error": "the daemon is starting"}, status=503)
+                _check_body(request, longest_bytes)
+                async with asyncio.timeout(WHOLE_S):
+                    request[CALLER] = await self._access.admit(request, need)
+                return await handler(request)
             except Refused as refusal:
-                return _refusal(refusal)
-            return await handler(request)
+                return self._refuse(request, refusal)
+            except TimeoutError:
+                return self._refuse(request, Refused(408, f"the request did not arrive within {WHOLE_S:g} s"))
+            except Exception:
+                log.exception("request_failed", path=request.path)
+                return _json({"error": "internal error; the log of the daemon has the details"}, status=500)
+            finally:
+                if need in {"operate", "configure"}:
+                    for each in (self._status_document, self._status_bytes, self._metrics_bytes):
+                        each.drop()
+                self._limits.end(transport)
 
         return handle
 
+    def _refuse(self, request: web.Request, refusal: Refused) -> web.Response:
+        self.refused.add(
+            status=refusal.status,
+            reason=str(refusal),
+            method=request.method,
+            path=request.path,
+            peer=request.remote or "",
+            claimed=refusal.claimed,
+        )
+        return _refusal(refusal)
+
     async def _listen_at(self, address: HostPort) -> None:
         """Listen on an additional address. Raises OSError if this is impossible."""
-        site = web.TCPSite(self._runner, address.host, address.port)
-        try:
-            await site.start()
-        except OSError:
-            await site.stop()  # otherwise the runner keeps the site, and each attempt by `move_in` adds another one
-            raise
+        server = self._runner.server
+        if server is None:
+            raise EnvironmentFault("the HTTP server has been closed")
+        loop, factory = asyncio.get_running_loop(), self._limits.guarding(server)
+        secured = None if self._tls is None else {"ssl": self._tls.context, "ssl_handshake_timeout": WHOLE_S}
+        self._listening.append(await loop.create_server(factory, address.host, address.port, **(secured or {})))
 
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:
@@ -246,23 +310,25 @@ class HttpServer:
         ready, reasons = self._source.ready()
         body: dict[str, object] = {"ready": ready}
         if request[CALLER] is not None:
-            body |= {"reasons": reasons, "losses": losses(self._source.status())}
+            body |= {"reasons": reasons, "losses": losses(self._status_document.get())}
         return _json(body, status=200 if ready else 503)
 
     async def _challenge(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return _json(self._access.challenge() if self._access is not None else {})
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
+        return web.Response(body=self._status_bytes.get(), content_type="application/json", headers=_HEADERS)
 
     async def _groups(self, request: web.Request) -> web.Response:
-        return _json({"flows": await self._source.groups(reverse="reverse" in request.query)})
+        reverse = "reverse" in request.query
+        reports = await self._group_reports.get(reverse, lambda: self._source.groups(reverse=reverse))
+        return _json({"flows": reports})
 
     async def _configuration(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return _json(self._source.configuration())
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
+        return web.Response(body=self._metrics_bytes.get(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
 
     async def _translate(self, request: web.Request) -> web.Response:
         try:
@@ -274,14 +340,18 @@ class HttpServer:
         except EnvironmentFault as error:
             return _json({"error": str(error)}, status=503)
 
-    async def _stop(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        await self._source.stop()
+    async def _stop(self, request: web.Request) -> web.Response:
+        try:
+            by = msgspec.json.decode(await request.read() or b"{}", type=StopOrder).by
+        except (msgspec.DecodeError, ValueError) as error:
+            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+        await self._source.ordered_stop(printable(by, LONGEST_NAME), _giver(request))
         return _json({"stopping": True}, status=202)
 
     async def _apply(self, request: web.Request) -> web.Response:
         try:
             given = msgspec.json.decode(await request.read(), type=FileDigest)
-            return _json(await self._source.reload(given, dry_run="dry_run" in request.query))
+            return _json(await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request)))
         except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
         except EnvironmentFault as error:
@@ -290,7 +360,8 @@ class HttpServer:
     async def _order(self, request: web.Request) -> web.Response:
         try:
             order = msgspec.json.decode(await request.read(), type=Order)
-            return _json(await self._source.order(order, dry_run="dry_run" in request.query))
+            dry_run = "dry_run" in request.query
+            return _json(await self._source.order(order, dry_run=dry_run, giver=_giver(request)))
         except msgspec.DecodeError as error:
             return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
         except ConfigError as error:
@@ -303,7 +374,7 @@ class HttpServer:
             call = msgspec.json.decode(await request.read(), type=HandoverCall)
         except msgspec.DecodeError as error:
             return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
-        return _json(await self._source.hand_over(call))
+        return _json(await self._source.hand_over(call, _giver(request)))
 
 
 def _question(query: Mapping[str, str]) -> Question:
@@ -330,9 +401,29 @@ def _json(value: object, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)
 
 
+class StopOrder(msgspec.Struct, frozen=True):
+    """The body of `POST /stop`."""
+
+    by: str = ""
+    """Who gives the command, as the client says."""
+
+
+def _giver(request: web.Request) -> Giver:
+    caller = request[CALLER]
+    return Giver(caller.name if caller is not None else "", request.remote or "")
+
+
 def _refusal(refusal: Refused) -> web.Response:
     answer = _json({"error": str(refusal)}, status=refusal.status)
     answer.headers.update(refusal.headers)
     # The rest of a body that nobody reads must not be taken for the next request.
     answer.force_close()
     return answer
+
+
+def _check_body(request: web.Request, longest_bytes: int) -> None:
+    """Raise Refused for a body that is too long, or whose length the client does not say."""
+    if request.headers.getall("Transfer-Encoding", []):
+        raise Refused(411, "the length of the body is needed")
+    if (request.content_length or 0) > longest_bytes:
+        raise Refused(413, f"at most {longest_bytes} bytes are allowed")

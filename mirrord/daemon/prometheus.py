@@ -88,6 +88,12 @@ def samples(status: Status) -> Iterator[Sample]:
     """Yield the values of all metrics. If the value of a metric is unknown, the metric is omitted, because the value 0
     would be incorrect."""
     yield Sample("mirrord", (status.version, status.instance), 1)
+    for refused in ("401", "403"):
+        # The value 0 is exported as well, because an alert on an increase needs the value from before the first one.
+        yield Sample("mirrord_refused_requests", (refused,), status.refused_requests.get(refused, 0))
+    for refused, number in status.refused_requests.items():
+        if refused not in {"401", "403"}:
+            yield Sample("mirrord_refused_requests", (refused,), number)
     for flow in status.flows:
         name = (flow.name,)
         for metric, value in _of_flow(flow):

@@ -12,6 +12,7 @@ import msgspec
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact, RangeAudited
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
@@ -42,8 +43,9 @@ from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 
-VERSION = 9
-"""The layout version that is written. The versions introduced the following:
+VERSION = 10
+"""The newest layout version that can be read. An entry is written with the lowest version that it needs. The versions
+introduced the following:
 
 - 1: the first layout
 - 2: `TargetProbed`
@@ -56,8 +58,11 @@ VERSION = 9
   "skipped")
 - 9: `CopyNamed`, jobs (`JobBegan` and related facts), repairs (`RangeRepaired`), and the location of parked records
   (`letters_at`), including records that are skipped without a decision by an operator
+- 10: `CommandGiven`. Only entries with this fact have this version. A daemon that replaces an older one can therefore
+  wait with such entries until the older one no longer reads the ledger.
 """
-_PREFIX = bytes([VERSION])
+_COMMON = 9
+"""The version of all entries without a newer fact, and of the records of the state topic."""
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999 in milliseconds since 1970. Calendar functions accept no later time."""
@@ -76,7 +81,8 @@ _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
 
 def encode_entry(entry: Entry) -> bytes:
     """Return the bytes of the ledger record that holds this entry."""
-    return _PREFIX + _encode(entry)
+    version = VERSION if any(isinstance(fact, CommandGiven) for fact in entry.facts) else _COMMON
+    return bytes([version]) + _encode(entry)
 
 
 def decode_entry(data: bytes | None) -> Entry:
@@ -90,7 +96,7 @@ def decode_entry(data: bytes | None) -> Entry:
 
 def encode_state(record: StateRecord) -> bytes:
     """Return the bytes of a record of the state topic. `state_topic_records.state_key` returns the record's key."""
-    return _PREFIX + _encode(record)
+    return bytes([_COMMON]) + _encode(record)
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
@@ -116,7 +122,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | None, what: str) 
 
 def _is_sound(fact: AnyFact) -> bool:
     """Return whether the numbers in a fact are within the ranges that `fold` can store."""
-    if isinstance(fact, OrderFact):
+    if isinstance(fact, OrderFact | CommandGiven):
         fits = 0 <= fact.origin.at_ms <= LATEST_MS
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
     if isinstance(fact, Quarantined | QuarantineOrder | LaneSought | SeekDone):

@@ -37,6 +37,7 @@ from mirrord.ledger.decided_verdicts import (
 )
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -158,7 +159,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
 
 
 def _apply_to_flow(
-    state: FlowState, fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+    state: FlowState,
+    fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | CommandGiven | AclsPlanned | AclsSynced,
 ) -> bool:
     match fact:
         case LeaseContinued():
@@ -170,6 +172,8 @@ def _apply_to_flow(
             state.probed = fact
         case ConfigChanged():
             take_starts(state, fact)
+        case CommandGiven():
+            pass  # it is for information only
         case AclsPlanned():
             state.planned_acls = frozenset(fact.rules)
         case AclsSynced():

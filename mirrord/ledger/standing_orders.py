@@ -56,6 +56,34 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """For "skip": the offset of the first parked record in the dead-letter topic, or -1."""
 
 
+class Giver(msgspec.Struct, frozen=True):
+    """Who has sent a command to a daemon."""
+
+    client: str = ""
+    """Name of the token that the client has proved."""
+    peer: str = ""
+    """Address from which the client connected."""
+
+    def origin(self, by: str, reason: str, at_ms: int) -> Origin:
+        """Return the origin of a command. `by` is the author that the client names."""
+        return Origin(by, reason, at_ms, self.client, self.peer)
+
+
+NO_GIVER = Giver()
+LONGEST_NAME = 300
+LONGEST_REASON = 500
+
+
+def text_fault(order: Order) -> str:
+    """Return why the texts of a command cannot be accepted, or an empty string. They are recorded and shown, so they
+    must be short and contain no control characters."""
+    for name in ("name", "to", "flow", "by", "reason"):
+        text, longest = getattr(order, name), LONGEST_REASON if name == "reason" else LONGEST_NAME
+        if len(text) > longest or not text.isprintable():
+            return f"{name}: one line of at most {longest} characters"
+    return ""
+
+
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a command. For a dry run, the result that the command would have."""
 
@@ -144,7 +172,14 @@ def pausable(topic: str, partition: int) -> str:
 def describe_origin(origin: Origin) -> str:
     """Describe in words who gave a command, when and why: "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
     why = f": {origin.reason}" if origin.reason else ""
-    return f"by {origin.by} at {moment(origin.at_ms)}{why}"
+    return f"by {author_of(origin)} at {moment(origin.at_ms)}{why}"
+
+
+def author_of(origin: Origin) -> str:
+    """Return the author that a command names and, if a client has sent it, the token and the address of the client:
+    "ada@host (token on-call, from 10.0.0.7)"."""
+    proved = f" (token {origin.client}, from {origin.peer})" if origin.client else ""
+    return f"{origin.by or 'unknown'}{proved}"
 
 
 def moment(at_ms: int) -> str:

@@ -55,6 +55,10 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord", "info", "", ("version", "instance"),
         "Always 1. The labels are the version and the instance name of the daemon.",
     ),
+    Metric(
+        "mirrord_refused_requests", "counter", "", ("status",),
+        "HTTP requests that the daemon has refused, by HTTP status. 401: without a valid token. 403: without the role.",
+    ),
     # Clusters, flow and lease
     Metric(
         "mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"),

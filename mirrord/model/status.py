@@ -460,6 +460,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     flows: tuple[FlowStatus, ...]
     commit: str | None = None
     """Git commit of mirrord, or None if it is unknown."""
+    refused_requests: dict[str, int] = {}
+    """Number of HTTP requests that this daemon has refused since it was started, by HTTP status."""
 
     def encode(self) -> bytes:
         """Return the document as JSON."""

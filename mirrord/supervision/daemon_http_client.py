@@ -17,6 +17,8 @@ from mirrord.model.status import Status
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 ANSWER_S = 2.0
+STOP_S = 5.0
+"""Timeout for `stop`. The daemon records the command before it answers."""
 GROUPS_S = 15.0
 """Timeout for requests about consumer groups. The daemon queries the target cluster before it answers."""
 APPLIED_S = 30.0
@@ -49,9 +51,11 @@ async def ask_configuration(http: str, config: Config) -> ConfigDigests:
     return _decoded(http, await _read(http, config, "/configuration", ANSWER_S), ConfigDigests)
 
 
-async def order_stop(http: str, config: Config) -> None:
-    """Order the daemon at this address to drain its flows and exit. Raises NoAnswer or CommandRefused."""
-    answer = await CommandSender(http, config.http, ANSWER_S).send("POST", "/stop", b"", "configure")
+async def order_stop(http: str, config: Config, by: str = "") -> None:
+    """Order the daemon at this address to drain its flows and exit. `by` is who gives the order. Raises NoAnswer or
+    CommandRefused."""
+    body = msgspec.json.encode({"by": by})
+    answer = await CommandSender(http, config.http, STOP_S).send("POST", "/stop", body, "configure")
     if answer.status != 202:
         raise _odd(http, answer)
 

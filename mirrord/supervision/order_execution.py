@@ -10,11 +10,20 @@ from collections.abc import Collection, Iterator, Sequence
 import structlog
 
 from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import QuarantineOrder
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.seeks import pending
-from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin, pausable
+from mirrord.ledger.standing_orders import (
+    NO_GIVER,
+    Giver,
+    Order,
+    OrderAnswer,
+    describe_origin,
+    pausable,
+    text_fault,
+)
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.lease import LeaseKeeper
 from mirrord.ledger.store.store import LedgerStore
@@ -38,7 +47,7 @@ class Desk:
         """Return the information about the flow that is needed to resolve operator commands."""
         return self._fleet.view()
 
-    async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
+    async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought | CommandGiven]) -> None:
         """Append the facts of an operator command, and return when they have taken effect. Raises EnvironmentFault if
         they have not taken effect, or if it is unknown whether they have."""
         if not self._keeper.is_valid:
@@ -54,13 +63,17 @@ class Desk:
         self._fleet.changed.set()
 
 
-async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
+async def carry_out(
+    order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool, giver: Giver = NO_GIVER
+) -> OrderAnswer:
     """Carry out an operator command and return the answer. With `dry_run`, return only the effect that the command
     would have. `desks` holds, for each flow of the daemon, its `Desk` or the reason why the flow accepts no commands.
 
     Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault if
     it cannot be accepted at the moment.
     """
+    if fault := text_fault(order):
+        raise ConfigError(fault)
     served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
     views = {flow: desk.view() for flow, desk in served.items()}
     try:
@@ -73,10 +86,11 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
         if closed:
             raise EnvironmentFault("\n".join([str(error), *closed])) from error
         raise
-    decision = decide(order, named, views[named.flow], clock.wall_ms())
+    decision = decide(order, named, views[named.flow], clock.wall_ms(), giver)
     if decision.facts and not dry_run:
         await served[named.flow].record(decision.facts)
-        log.info("order_taken", flow=named.flow, verb=order.verb, of=str(named), by=order.by, reason=order.reason)
+        by = {"by": order.by, "reason": order.reason, "client": giver.client, "peer": giver.peer}
+        log.info("order_taken", flow=named.flow, verb=order.verb, of=str(named), **by)
     return _answer(decision)
 
 

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.markup import escape
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
+from mirrord.cli.order_verbs import author
 from mirrord.cli.status_watch import console
 from mirrord.config.changes import ConfigChanges, FlowChange
 from mirrord.config.own_file import FileDigest, OwnFile
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what the configuration would change, and apply it unless `--dry-run` is given. Raises ConfigError or
     EnvironmentFault."""
     contents = OwnFile.at(arguments.conf).read(LOADING)
-    digest, config = FileDigest(contents.sha256), some_flows(contents.config, arguments)
+    digest, config = FileDigest(contents.sha256, author()), some_flows(contents.config, arguments)
     return asyncio.run(_apply(config, digest, dry_run=arguments.dry_run, as_json=arguments.json))
 
 

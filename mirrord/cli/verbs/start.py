@@ -36,6 +36,7 @@ from mirrord.operations.catch_up import CatchUp
 from mirrord.operations.rules.weak_settings import weak_lines
 from mirrord.operations.start_refusals import check_restart, check_start
 from mirrord.runtime import logs
+from mirrord.runtime.descriptors import raise_descriptor_limit
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor
 from policies.policy_trial import LOADING
@@ -154,6 +155,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 
 
 async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
+    raise_descriptor_limit()
     access = ClusterAccess(config)
     # Importing Ray takes seconds. In the meantime, the clusters can be queried.
     own_file = OwnFile.at(arguments.conf, tuple(arguments.flows or ()), tuple(arguments.clusters or ()))

@@ -5,6 +5,7 @@ import asyncio
 import time
 
 from mirrord.cli.arguments import Verbs, add_conf, add_verb, load_conf
+from mirrord.cli.order_verbs import author
 from mirrord.config.schema import Config
 from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.ledger.errors import LedgerMissing
@@ -41,7 +42,7 @@ async def _stop(config: Config) -> list[str]:
     lines: list[str] = []
     for address in addresses:
         try:
-            await order_stop(address, config)
+            await order_stop(address, config, author())
         except (NoAnswer, CommandRefused) as fault:
             faults.append(str(fault))
         else:

@@ -62,13 +62,15 @@ def tls_context(security: Security) -> ssl.SSLContext:
     else:
         # If authorities are configured, the machine's authorities are not trusted.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _use("truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities))
+        use_for_tls(
+            "truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities)
+        )
     context.check_hostname = security.check_hostname
     chain = client_chain(security)
     if chain is not None:
         pem, password = chain
         what = "keystore" if security.keystore else "certificate, key and key_password"
-        _use(what, lambda: _load_chain(context, pem, password))
+        use_for_tls(what, lambda: load_chain(context, pem, password))
     return context
 
 
@@ -114,7 +116,8 @@ def _authorities(security: Security) -> str | None:
     return None if security.ca is None else pem_lines(security.ca.resolve())
 
 
-def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
+def load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
+    """Load a certificate, its chain and its key into a context. Raises SSLError."""
     # OpenSSL reads a client's certificate chain only from a file. The chain may be a secret from the environment, so
     # the file exists only in memory.
     descriptor = os.memfd_create("client-certificate")
@@ -126,7 +129,8 @@ def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
         os.close(descriptor)
 
 
-def _use(what: str, load: Callable[[], None]) -> None:
+def use_for_tls(what: str, load: Callable[[], None]) -> None:
+    """Call `load`, and raise EnvironmentFault if it fails. `what` names the setting whose value cannot be used."""
     try:
         load()
     except (ssl.SSLError, ValueError, OSError) as error:

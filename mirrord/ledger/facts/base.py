@@ -16,3 +16,14 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     """Reason in the author's words; may be empty."""
     at_ms: int
     """Wall-clock time, for information only."""
+    client: str = ""
+    """Name of the token that the client has proved; "local" for the user who runs the daemon. Empty if no client was
+    involved, or if an older version of mirrord wrote the fact."""
+    peer: str = ""
+    """Address from which the client connected; empty in the same cases."""
+
+
+def printable(text: str, longest: int) -> str:
+    """Return a text from outside so that it can be shown: in one line, without control characters, and not longer than
+    this."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

@@ -14,6 +14,7 @@ import msgspec
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
 from mirrord.ledger.facts.base import Fact
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
@@ -618,7 +619,15 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
 
 
 FlowFact = (
-    FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+    FlowOpened
+    | LeaseTaken
+    | LeaseContinued
+    | LeaseReleased
+    | TargetProbed
+    | ConfigChanged
+    | CommandGiven
+    | AclsPlanned
+    | AclsSynced
 )
 
 AnyFact = (

@@ -80,6 +80,7 @@ EFFECTS: dict[type, str] = {
         "lane of the partition records its first run. If `selected` is set, it replaces the rules that select "
         "topics. The lines in `changes` are not kept in the state."
     ),
+    core.CommandGiven: "The fact has no effect on the state.",
     core.AclsPlanned: "The fact replaces the set of planned ACLs.",
     core.AclsSynced: (
         "The fact adds the ACLs in `added` to the set of ACLs that mirrord has added, and removes the ACLs in "

@@ -24,7 +24,9 @@ from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Standing
 from mirrord.ledger.standing_orders import (
+    NO_GIVER,
     POLICY,
+    Giver,
     ObjectKind,
     Order,
     Orders,
@@ -149,10 +151,10 @@ def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
     return found[0]
 
 
-def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int) -> Decision:
+def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int, giver: Giver = NO_GIVER) -> Decision:
     """Return what an operator command does: the facts to record, and the lines to print for the operator. Raises
     ConfigError if the command is impossible."""
-    origin = Origin(order.by, order.reason, at_ms)
+    origin = giver.origin(order.by, order.reason, at_ms)
     match order.verb:
         case "pause":
             return _pause(named, view, origin)

@@ -123,6 +123,9 @@ def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
         ),
         ('[[http.tokens]]\nname = "a"\nrole = "oprate"', 'did you mean "operate"?'),
         ('[[http.tokens]]\nname = "a"', 'http.tokens[0].role: missing; allowed: "view", "operate" or "configure"'),
+        ('[http.tls]\nkey = "env:K"', "http.tls.certificate: missing although key is set; allowed: a reference"),
+        ('[http.tls]\ncertificate = "env:K"', "http.tls.key: missing although certificate is set"),
+        ('[http.tls]\nclient_ca = "env:K"', "http.tls.certificate: missing although client_ca is set"),
         ('[[http.tokens]]\ntoken = "hunter2"', "http.tokens[0].token: found ***; allowed: a reference"),
         ('[[http.tokens]]\nrol = "view"', 'http.tokens[0].rol: unknown key; did you mean "role"?'),
         (

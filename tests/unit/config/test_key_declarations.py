@@ -160,6 +160,12 @@ advertised = "mirror.example.org:443"
 names = ["proxy.example.org"]
 token = "env:TOKEN"
 tokens = [{ name = "ops", role = "operate", token = "env:OPS" }]
+[http.tls]
+certificate = "file:server.pem"
+key = "file:server.key"
+key_password = "env:KEY_PASSWORD"
+client_ca = "file:clients.pem"
+ca = "file:ca.pem"
 [logs]
 dir = "/var/log/mirrord"
 [audit]

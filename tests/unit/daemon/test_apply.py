@@ -5,6 +5,7 @@ import hashlib
 import socket
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -22,14 +23,18 @@ from mirrord.control.command_sender import CommandSender
 from mirrord.daemon.daemon import DaemonAccess, Supervisor
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.ledger.codec import decode_entry
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.core import ConfigChanged, Entry, TargetProbed
-from mirrord.ledger.standing_orders import Order
+from mirrord.ledger.facts.orders import CopyingPaused
+from mirrord.ledger.standing_orders import Giver, Order
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, ClusterId
 from mirrord.supervision import flow_supervisor
-from mirrord.supervision.daemon_http_client import order_apply
+from mirrord.supervision.daemon_http_client import give_order, hand_over, order_apply, order_stop
+from mirrord.supervision.upgrade.protocol import HandoverCall, Successor
+from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
 from tests.unit.daemon.test_http_api import free_port
 
@@ -237,3 +242,74 @@ async def test_a_daemon_keeps_the_flows_that_its_start_selected(tmp_path: Path) 
     path.write_text(conf_toml(Config(clusters=clusters, flows=(FLOW,))))
     with pytest.raises(ConfigError, match='no flow "other"'):
         await reader.read(None)
+
+
+def given(daemon: Supervisor) -> list[CommandGiven]:
+    engine = daemon._engine  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(engine, FakeEngine)
+    return [fact for entry in entries(engine) for fact in entry.facts if isinstance(fact, CommandGiven)]
+
+
+async def test_the_ledger_says_who_applied_and_who_stopped(daemon: Supervisor, tmp_path: Path) -> None:
+    http, path = f"http://{daemon.config.http.listen}", tmp_path / "conf.toml"
+
+    async def check(_: Config) -> None:
+        return
+
+    daemon._own_file = OwnFileReader(OwnFile.at(str(path)), check)  # pyright: ignore[reportPrivateUsage]
+    path.write_text(conf_toml(daemon.config))
+    digest = FileDigest(hashlib.sha256(path.read_bytes()).hexdigest(), "ada@host\n" + "x" * 500)
+    await order_apply(http, daemon.config, digest, dry_run=True)
+    assert given(daemon) == []
+    await order_apply(http, daemon.config, digest, dry_run=False)
+    (applied,) = given(daemon)
+    assert applied.command == "apply"
+    assert applied.origin.by.startswith("ada@host?xxx")
+    assert (len(applied.origin.by), applied.origin.client, applied.origin.peer) == (300, "local", "127.0.0.1")
+    await order_stop(http, daemon.config, "bob@host")
+    stopped = given(daemon)[-1]
+    assert (stopped.command, stopped.origin.by, stopped.origin.client) == ("stop", "bob@host", "local")
+
+
+async def test_the_ledger_says_who_replaced_the_daemon(daemon: Supervisor) -> None:
+    call = HandoverCall(verb="begin", flow="eu-us", successor=Successor("http://new:8183\x1b", "0.2.0"))
+    await hand_over(f"http://{daemon.config.http.listen}", daemon.config, call, 5.0)
+    await hand_over(f"http://{daemon.config.http.listen}", daemon.config, call, 5.0)
+    (upgrade,) = given(daemon)
+    assert (upgrade.command, upgrade.origin.client, upgrade.detail) == ("upgrade", "local", "http://new:8183?")
+
+
+async def test_nothing_new_is_written_while_older_replicators_read_the_ledger(daemon: Supervisor) -> None:
+    daemon._succession = as_any(SimpleNamespace(over=False))  # pyright: ignore[reportPrivateUsage]
+    await daemon.ordered_stop("ada@host", Giver("local", "127.0.0.1"))
+    assert given(daemon) == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"by": "root@prod\x1b[2J"},
+        {"by": "x" * 301},
+        {"reason": "x" * 501},
+        {"reason": "a\nb"},
+        {"name": "orders\r"},
+        {"to": "x" * 301},
+        {"flow": "eu\u202eus"},
+    ],
+)
+async def test_the_daemon_itself_checks_the_texts_of_orders(daemon: Supervisor, texts: dict[str, str]) -> None:
+    order = Order(**{"verb": "pause", "name": "eu-us", "by": "ada@host"} | texts)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="one line of at most"):
+        await give_order(f"http://{daemon.config.http.listen}", daemon.config, order, dry_run=False)
+    engine = daemon._engine  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(engine, FakeEngine)
+    assert not any(isinstance(fact, CopyingPaused) for entry in entries(engine) for fact in entry.facts)
+
+
+async def test_an_order_is_recorded_with_its_client(daemon: Supervisor) -> None:
+    order = Order(verb="pause", name="eu-us", by="root@elsewhere", reason="full")
+    await give_order(f"http://{daemon.config.http.listen}", daemon.config, order, dry_run=False)
+    engine = daemon._engine  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(engine, FakeEngine)
+    (pause,) = (fact for entry in entries(engine) for fact in entry.facts if isinstance(fact, CopyingPaused))
+    assert (pause.origin.by, pause.origin.client, pause.origin.peer) == ("root@elsewhere", "local", "127.0.0.1")

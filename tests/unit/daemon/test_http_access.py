@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrord.config.http import HttpConfig, HttpToken
 from mirrord.config.security import Secret
@@ -17,7 +18,10 @@ from mirrord.control.command_proof import RequestLine, prove
 from mirrord.control.command_sender import CommandRefused, CommandSender
 from mirrord.control.local_token import control_directory, read_local_token
 from mirrord.daemon.http_api import HttpServer
+from mirrord.daemon.refused_requests import LOGGED_PER_MINUTE, RefusedRequests
+from mirrord.ledger.standing_orders import Giver
 from mirrord.runtime.clock import SystemClock
+from tests.fixtures.clock import FakeClock
 from tests.unit.daemon.test_http_api import Daemon, free_port
 
 TOKENS = {"see": "the token of a viewer", "ops": "the token of an operator", "all": "the token of a master"}
@@ -271,7 +275,7 @@ async def test_a_changed_token_applies_at_once(world: World) -> None:
 
 async def test_a_body_is_read_only_after_the_proof(world: World) -> None:
     """A client without a token cannot make the daemon keep megabytes."""
-    head = f"POST /stop HTTP/1.1\r\nHost: {world.authority}\r\nContent-Length: 16000000\r\n\r\n"
+    head = f"POST /stop HTTP/1.1\r\nHost: {world.authority}\r\nContent-Length: 60000\r\n\r\n"
     assert (await raw(world, head.encode() + b"x" * 1000))[0] == 401
 
 
@@ -294,3 +298,53 @@ async def test_two_daemons_on_one_machine_have_different_keys(world: World, tmp_
     given = await proof(there, "local", "POST /stop", token=token)
     assert (await request(there, "POST /stop", Authorization=given))[0] == 401
     await second.close()
+
+
+async def test_each_command_comes_with_its_client_and_peer(world: World) -> None:
+    body = b'{"by":"ada@host\\u001b[2J' + b"x" * 500 + b'"}'
+    assert (await request(world, "POST /stop", body, Authorization=await proof(world, "all", "POST /stop", body)))[
+        0
+    ] == 202
+    order = b'{"verb":"pause","name":"orders","by":"ada@host"}'
+    given = await proof(world, "ops", "POST /order", order)
+    assert (await request(world, "POST /order", order, Authorization=given))[0] == 200
+    assert world.daemon.givers == [Giver("all", "127.0.0.1"), Giver("ops", "127.0.0.1")]
+    (name,) = world.daemon.names
+    assert name.startswith("ada@host?[2Jxxx")
+    assert len(name) == 300
+
+
+async def test_refusals_are_counted_and_logged_with_the_peer(world: World) -> None:
+    with capture_logs() as logs:
+        await request(world, "POST /stop")
+        await request(world, "POST /stop", Authorization=await proof(world, "see", "POST /stop"))
+        await request(world, "POST /stop", Authorization=(await proof(world, "all", "GET /stop")))
+        await request(world, "GET /status", b"", "evil.example")
+        await request(world, "POST /stop?%0a%1b[31m" + "x" * 1000)
+        for _ in range(100):
+            await request(world, "POST /stop")
+    refused = [each for each in logs if each["event"] == "request_refused"]
+    assert [(each["status"], each["claimed"]) for each in refused[:4]] == [
+        (401, ""),
+        (403, "see"),
+        (401, "all"),
+        (403, ""),
+    ]
+    assert {(each["peer"], each["log_level"]) for each in refused} == {("127.0.0.1", "warning")}
+    assert all(text.isprintable() and len(text) <= 200 for each in refused for text in (each["path"], each["method"]))
+    assert len(refused) == LOGGED_PER_MINUTE, "a client cannot fill the log"
+    assert world.server.refused.counts == {"401": 103, "403": 2}
+
+
+def test_a_minute_later_refusals_are_logged_again() -> None:
+    clock = FakeClock()
+    refused = RefusedRequests(clock)
+    with capture_logs() as logs:
+        for _ in range(3):
+            for _ in range(2 * LOGGED_PER_MINUTE):
+                refused.add(status=401, reason="no", method="POST", path="/\nforged", peer="::1", claimed="a\x1b")
+            clock.now += 61
+    lines = [each for each in logs if each["event"] == "request_refused"]
+    assert len(lines) == 3 * LOGGED_PER_MINUTE
+    assert (lines[0]["path"], lines[0]["claimed"]) == ("/?forged", "a?")
+    assert refused.counts == {"401": 6 * LOGGED_PER_MINUTE}

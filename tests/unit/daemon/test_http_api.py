@@ -24,7 +24,7 @@ from mirrord.daemon import http_api
 from mirrord.daemon.http_api import HttpServer, losses
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Place, Question
-from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.ledger.standing_orders import Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
 from mirrord.model.names import ClusterId
@@ -99,6 +99,8 @@ class Daemon:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.stopped = 0
+        self.givers: list[Giver] = []
+        self.names: list[str] = []
         self.applied: list[tuple[FileDigest | None, bool]] = []
 
     def status(self) -> Status:
@@ -131,22 +133,30 @@ class Daemon:
             reason=str(question.reverse),
         )
 
-    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+    async def hand_over(self, call: HandoverCall, giver: Giver) -> HandoverAnswer:
+        self.givers.append(giver)
         return HandoverAnswer(refused=call.flow)
 
-    async def reload(self, given: FileDigest | None, *, dry_run: bool) -> ConfigChanges:
+    async def reload(self, given: FileDigest | None, *, dry_run: bool, giver: Giver) -> ConfigChanges:
+        self.givers.append(giver)
         self.applied.append((given, dry_run))
         return ConfigChanges(refused=("clusters.eu: no",))
 
     def configuration(self) -> ConfigDigests:
         return digests(CONFIG)
 
-    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+    async def order(self, order: Order, *, dry_run: bool, giver: Giver) -> OrderAnswer:
+        self.givers.append(giver)
         if order.name == "odrers":
             raise ConfigError('no topic "odrers"; did you mean "orders"?')
         if order.name == "draining":
             raise EnvironmentFault("nothing was changed: this daemon is draining")
         return OrderAnswer(flow="eu-us", done=(f"{order.verb} {order.name} {dry_run}",))
+
+    async def ordered_stop(self, by: str, giver: Giver) -> None:
+        self.givers.append(giver)
+        self.names.append(by)
+        await self.stop()
 
     async def stop(self) -> None:
         self.stopped += 1

@@ -14,6 +14,7 @@ from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_ent
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -238,6 +239,17 @@ def regiven() -> list[list[AnyFact]]:
     ]
 
 
+def commands() -> list[list[AnyFact]]:
+    """Commands to the daemon, and an order of a client whose token is known."""
+    ada = Origin("ada@host", "", 1_700_000_000_000, "local", "127.0.0.1")
+    other = Origin("", "", 1_700_000_001_000, "deployment", "10.0.0.9")
+    return [
+        [CopyingPaused("payments", -1, ada), CopyingResumed("payments", -1, ada)],
+        [CommandGiven("apply", ada), CommandGiven("upgrade", other, "http://10.0.0.9:8183")],
+        [CommandGiven("stop", ada)],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -290,6 +302,7 @@ def sample() -> list[Entry]:
         *((2, recorded) for recorded in named()),
         *((2, recorded) for recorded in jobs()),
         *((2, recorded) for recorded in repairs()),
+        *((2, recorded) for recorded in commands()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(recorded), writer_text("writer", number))
@@ -429,3 +442,11 @@ def show(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, version: 
     memory = MemoryLedger(entries=list(entries(version)))
     monkeypatch.setattr(verb, "KafkaLog", lambda *_: MemoryLog(memory))
     return main(["ledger", "show", *options, str(conf)])
+
+
+def test_only_entries_with_new_facts_have_the_new_version() -> None:
+    """A daemon of the version before must be able to read all that is written while it is replaced."""
+    new = {data[0] for data in entries(VERSION) if any(isinstance(f, CommandGiven) for f in decode_entry(data).facts)}
+    old = {data[0] for data in entries(VERSION)} - new
+    assert (old, new) == ({9}, {10})
+    assert {bytes.fromhex(line.split()[1])[0] for line in path(VERSION, "state").read_text().splitlines()} == {9}

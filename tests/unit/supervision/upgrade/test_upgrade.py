@@ -36,6 +36,7 @@ from tests.fixtures.clock import FakeClock
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.one_flow import FLOW, Mirror, hosted, mirrors
 from tests.fixtures.supervision import FakeEngine, eventually
+from tests.unit.daemon.test_http_api import Daemon
 
 OLD, NEW = "http://127.0.0.1:8182", "http://127.0.0.1:8183"
 TERMS = HandoverTerms(program=program(), instance="mirrord", daemon="one", lease_ttl_ms=6000, flows=("eu-us",))
@@ -360,9 +361,9 @@ def test_what_it_cannot_go_with(other: str) -> None:
 
 async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrord.daemon.http_api.MOVE_IN_S", 0.01)
-    first = HttpServer(as_any(None), HttpConfig(), SystemClock())
+    first = HttpServer(Daemon(), HttpConfig(), SystemClock())
     taken = await first.start()
-    second = HttpServer(as_any(None), HttpConfig(listen=taken), SystemClock(), elsewhere=True)
+    second = HttpServer(Daemon(), HttpConfig(listen=taken), SystemClock(), elsewhere=True)
     other = await second.start()
     assert other != taken
     moving = asyncio.create_task(second.move_in())
@@ -380,5 +381,5 @@ async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypa
     await first.close()
     await moving
     with pytest.raises(EnvironmentFault, match="cannot listen"):
-        await HttpServer(as_any(None), HttpConfig(listen=taken), SystemClock()).start()
+        await HttpServer(Daemon(), HttpConfig(listen=taken), SystemClock()).start()
     await second.close()

@@ -1,0 +1,62 @@
+"""Answers that are computed at most about once a second, however often clients ask for them. Computing the status of
+thousands of lanes takes long enough to delay the renewal of leases."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from mirrord.runtime.clock import Clock
+
+KEPT_S = 1.0
+LONGEST_KEPT_S = 10.0
+SHARE = 0.05
+"""The greatest share of a CPU core that computing one answer may use."""
+
+T = TypeVar("T")
+
+
+class CachedAnswer(Generic[T]):
+    """An answer that is computed when it is asked for, and then kept for a while."""
+
+    def __init__(self, compute: Callable[[], T], clock: Clock) -> None:
+        self._compute = compute
+        self._clock = clock
+        self._kept: T | None = None
+        self._until = float("-inf")
+
+    def get(self) -> T:
+        """Return the answer."""
+        began = self._clock.monotonic()
+        if self._kept is None or began >= self._until:
+            self._kept = self._compute()
+            took_s = self._clock.monotonic() - began
+            self._until = began + took_s + min(max(KEPT_S, took_s / SHARE), LONGEST_KEPT_S)
+        return self._kept
+
+    def drop(self) -> None:
+        """Compute the answer anew when it is next asked for, because something has changed."""
+        self._until = float("-inf")
+
+
+class SharedAnswers(Generic[T]):
+    """Answers that need requests to other servers. Only one is computed at a time; clients that ask for the same one in
+    the meantime share it."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._pending: dict[bool, asyncio.Task[T]] = {}
+
+    async def get(self, key: bool, compute: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer with this key."""
+        task = self._pending.get(key)
+        if task is None:
+            task = self._pending[key] = asyncio.create_task(self._computed(key, compute))
+        # A client that goes away must not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _computed(self, key: bool, compute: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with self._turn:
+                return await compute()
+        finally:
+            del self._pending[key]
