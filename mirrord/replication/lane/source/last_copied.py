@@ -42,6 +42,20 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     return known if known is not None and known[0] > lane.position else None
 
 
+def besides_plan(lane: Lane) -> tuple[int, int] | None:
+    """Return the record about which the source is asked while records are being copied again, as `furthest` does.
+
+    If no copied record follows the lane's position, a fetch without an epoch does not show whether the source has lost
+    records before it, so the last one of these is returned. Otherwise, it is the last record to be copied again: the
+    fetch shows whether the source has lost earlier ones.
+    """
+    known = furthest(lane) or (last_copied(lane) if lane.epoch < 0 else None)
+    if known is not None or lane.record is None or not lane.plan:
+        return known
+    planned = _highest(lane, lane.record, lane.next_ordinal, lane.plan[-1].ordinal)
+    return planned if planned is not None and planned[0] > lane.position else None
+
+
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
     record. Records that are known to be lost are ignored, as are records whose epoch is not known. Return None if there

@@ -88,7 +88,7 @@ def ends_below(lane: Lane, end: int) -> Effects:
     if lane.plan:
         # The fetch did not show whether the source has lost the records that follow. The lane asks for this.
         is_again = lane.history.suspected_position == lane.position
-        if not is_again and lane.on_loss == "continue" and last_copied.furthest(lane) is not None:
+        if not is_again and lane.on_loss == "continue" and last_copied.besides_plan(lane) is not None:
             lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
             return intake.want_more(lane)
         return _halt_at_end(lane, end)
