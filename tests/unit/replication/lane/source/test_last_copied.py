@@ -109,8 +109,21 @@ def test_the_source_is_asked_about_records_that_are_to_be_copied_again() -> None
     play.lane.next_ordinal = play.lane.acked = 10
     play.lane.position, play.lane.plan, play.lane.epoch = 8, deque((Run(12, 10),)), 0
     assert last_copied.besides_plan(play.lane) == (10, 1)
-    play.lane.epoch = -1
-    assert last_copied.besides_plan(play.lane) == (8, 0)
+
+
+@pytest.mark.parametrize(("epoch", "suspected", "known"), [(0, -1, None), (0, 8, (10, 1)), (-1, -1, (8, 0))])
+def test_the_source_is_asked_about_lost_records_only_if_it_seems_to_lack_them(
+    epoch: int, suspected: int, known: tuple[int, int] | None
+) -> None:
+    """The target has lost ordinals 8 and 9, and they are copied again under the same ordinals."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (8, 1))))
+    play.fold(HoleFound(LANE, 1, 7, 6, 8, 10), SourceRun(LANE, 1, (Run(8, 8), Run(10, 12)), (), ((8, 1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 8
+    play.lane.position, play.lane.plan, play.lane.epoch = 8, deque((Run(10, 12),)), epoch
+    play.lane.history.suspected_position = suspected
+    assert last_copied.besides_plan(play.lane) == known
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(4, 0), (5, 4), (6, 4), (8, 4), (9, 1), (10, 1)])
