@@ -219,7 +219,7 @@ def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_is_copied_again_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(last_copied, "furthest", lambda _: None)
+    patch.setattr(last_copied, "besides_plan", lambda _: None)
 
 
 def _others_take_no_place(patch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def assure(lane: Lane) -> Effects:
     them. A fetch without an epoch does not show either whether it has lost any records before them."""
     if lane.history.divergence_question in lane.questions:
         return []
-    known = last_copied.furthest(lane) or (last_copied.last_copied(lane) if lane.epoch < 0 else None)
+    known = last_copied.besides_plan(lane)
     if known is None:
         lane.history.source_confirmed = True
         return want_more(lane)

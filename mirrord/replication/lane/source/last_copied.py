@@ -42,6 +42,40 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     return known if known is not None and known[0] > lane.position else None
 
 
+def besides_plan(lane: Lane) -> tuple[int, int] | None:
+    """Return the record about which the source is asked while records are being copied again: the source offset after
+    it, and its leader epoch. Return None if there is no such record.
+
+    It is the record with the highest source offset after the lane's position that was copied or that is in a hole and
+    is to be copied again. If there is none, a fetch without an epoch does not show whether the source has lost records
+    before the position, so the last one of these is returned. If the source seems to lack the record at the position
+    (`SourceHistory.suspected_position`), any record that is to be copied again counts.
+    """
+    known, planned = furthest(lane), _planned(lane)
+    if planned is not None and _is_of_hole(lane, planned[0] - 1):
+        return max(known or planned, planned)
+    known = known or (last_copied(lane) if lane.epoch < 0 else None)
+    return planned if known is None and lane.history.suspected_position == lane.position else known
+
+
+def _planned(lane: Lane) -> tuple[int, int] | None:
+    """Return the record with the highest source offset after the lane's position that is to be copied again."""
+    if lane.record is None or not lane.plan:
+        return None
+    found = _highest(lane, lane.record, lane.next_ordinal, lane.plan[-1].ordinal)
+    return found if found is not None and found[0] > lane.position else None
+
+
+def _is_of_hole(lane: Lane, offset: int) -> bool:
+    """Return whether the record at this source offset had an ordinal that is in a hole now. Holes whose records could
+    not be determined do not count: their offsets may be those of other records."""
+    record = lane.record
+    ordinal = None if record is None else ordinal_of(record, 0, lane.next_ordinal, offset)
+    if record is None or ordinal is None:
+        return False
+    return any(hole.first <= ordinal <= hole.last and not hole.is_open for hole in record.holes)
+
+
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the last copied record below the lane's position, and the leader epoch of that
     record. Records that are known to be lost are ignored, as are records whose epoch is not known. Return None if there

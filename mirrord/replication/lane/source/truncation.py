@@ -93,9 +93,10 @@ def ends_below(lane: Lane, end: int) -> Effects:
     if lane.plan:
         # The fetch did not show whether the source has lost the records that follow. The lane asks for this.
         is_again = lane.history.suspected_position == lane.position
-        if not is_again and not must_halt(lane, end) and last_copied.furthest(lane) is not None:
+        if not is_again and not must_halt(lane, end):
             lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
-            return intake.want_more(lane)
+            if last_copied.besides_plan(lane) is not None:
+                return intake.want_more(lane)
         return _halt_at_end(lane, end)
     lane.history.short_end = end
     return ask_short(lane)

@@ -52,7 +52,7 @@ class Faulty(Play):
     def take(self, progress: Progress | None, *, barrier_s: float = 0.0, cleanly: bool = True) -> None:
         self.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
         self.lane.gap.compacts = True
-        self.bind(self.tell(Start(self.record, progress, "second", barrier_s, cleanly)))
+        self.bind_all(self.bind(self.tell(Start(self.record, progress, "second", barrier_s, cleanly))))
 
     def ask_target(self, end: int, epoch: int = 1, last: int | None = None) -> Effects:
         entry = None if last is None else ProducerEntry(last, 1000)

@@ -72,7 +72,7 @@ def test_a_replicator_that_takes_the_lane_second_does_not_end_a_halt_of_the_firs
     (late,) = step(lane, 0.0, Start(play.record, None, "second", 8.0, False))
     assert isinstance(late, Append)
     play.begin("first")
-    refused = Quarantined(LANE, 2, 10, 11, "MESSAGE_TOO_LARGE", "orders-0: too large")
+    refused = Quarantined(LANE, 2, 10, 11, 10, "orders-0: too large")
     halted = LaneHalted(LANE, 2, "refused", "orders-0: source offset 10 is refused", 10, 11)
     play.fold(refused, halted)
     effects = step(lane, 0.0, Bound(late.tag, play.fold(*late.facts), play.record))

@@ -141,6 +141,33 @@ def test_the_source_is_not_asked_about_records_in_whose_places_the_lane_has_read
     assert last_copied.furthest(play.lane) == (6, 4)
 
 
+def test_the_source_is_asked_about_records_that_are_to_be_copied_again() -> None:
+    """NEEDLESS HALT. Ordinals 8 and 9, with the highest offsets, are missing from the target and follow as 10 and 11.
+    If the source log ended below them, there was nothing to ask about."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (8, 1))))
+    play.fold(HoleFound(LANE, 1, 8, 9, 10, 12), SourceRun(LANE, 1, (Run(10, 8), Run(12, 10)), (), ((10, 1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 10
+    play.lane.position, play.lane.plan, play.lane.epoch = 8, deque((Run(12, 10),)), 0
+    assert last_copied.besides_plan(play.lane) == (10, 1)
+
+
+@pytest.mark.parametrize(("epoch", "suspected", "known"), [(0, -1, None), (0, 8, (10, 1)), (-1, -1, (8, 0))])
+def test_the_source_is_asked_about_lost_records_only_if_it_seems_to_lack_them(
+    epoch: int, suspected: int, known: tuple[int, int] | None
+) -> None:
+    """The target has lost ordinals 8 and 9, and they are copied again under the same ordinals."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0), (8, 1))))
+    play.fold(HoleFound(LANE, 1, 7, 6, 8, 10), SourceRun(LANE, 1, (Run(8, 8), Run(10, 12)), (), ((8, 1),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 8
+    play.lane.position, play.lane.plan, play.lane.epoch = 8, deque((Run(10, 12),)), epoch
+    play.lane.history.suspected_position = suspected
+    assert last_copied.besides_plan(play.lane) == known
+
+
 @pytest.mark.parametrize(("offset", "epoch"), [(4, 0), (5, 4), (6, 4), (8, 4), (9, 1), (10, 1)])
 def test_the_epoch_before_an_offset_is_that_of_the_record_that_was_read_last(offset: int, epoch: int) -> None:
     """LOSS. Ordinals 4 to 9 are missing from the target. The source lost the first four of their records, and has
