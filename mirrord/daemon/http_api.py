@@ -24,7 +24,7 @@ from mirrord.control.address import advertised
 from mirrord.control.http_tls import ServerTls
 from mirrord.control.local_token import LocalToken, control_directory
 from mirrord.control.token_ring import Caller, token_faults
-from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers
+from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers, TooManyWait
 from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
@@ -258,7 +258,10 @@ class HttpServer:
                 _check_body(request, longest_bytes)
                 async with asyncio.timeout(WHOLE_S):
                     request[CALLER] = await self._access.admit(request, need)
+                    await request.read()
                 return await handler(request)
+            except TooManyWait as fault:
+                return _json({"error": str(fault)}, status=503)
             except Refused as refusal:
                 return self._refuse(request, refusal)
             except TimeoutError:
@@ -416,7 +419,7 @@ def _giver(request: web.Request) -> Giver:
 def _refusal(refusal: Refused) -> web.Response:
     answer = _json({"error": str(refusal)}, status=refusal.status)
     answer.headers.update(refusal.headers)
-    # The rest of a body that nobody reads must not be taken for the next request.
+    # The unread rest of a body must not be taken for the next request.
     answer.force_close()
     return answer
 
