@@ -187,7 +187,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         if missing_ordinals.is_look_up_outdated(lane, answer.source_end):
             return lane.retry()
         known = last_copied.last_below(lane, lane.resume_ordinal, position)
-        if lane.on_loss == "halt" or last_copied.left_at(lane, known, lane.resume_ordinal, position) is None:
+        is_unknown = last_copied.left_at(lane, known, lane.resume_ordinal, position) is None
+        if is_unknown or truncation.must_halt(lane, answer.source_end):
             # This comparison is not recorded in the ledger, because such a fact would end the doubt about its ordinals.
             # The comparison is repeated when the lane resumes.
             line = f"the source log ends at offset {answer.source_end}, below the position {position}"
@@ -211,8 +212,8 @@ def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 def _ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
     """Return whether the lane cannot continue because the source log ends below its position."""
-    is_short = 0 <= answer.source_end < position and not truncation.accepts(lane, answer.source_end)
-    return source_epochs.ends_short(lane, answer, position) or (lane.on_loss == "halt" and is_short)
+    is_short = 0 <= answer.source_end < position and truncation.must_halt(lane, answer.source_end)
+    return is_short or source_epochs.ends_short(lane, answer, position)
 
 
 def _bind_holes(lane: Lane) -> Effects:

@@ -55,17 +55,22 @@ def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) 
     the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. If an
     operator has accepted the loss with a command to seek ahead, the lane carries out this command once it has recorded
     the loss."""
-    is_accepted = accepts(lane, start)
-    if lane.on_loss == "halt" and not is_accepted:
+    if must_halt(lane, start):
         return _halt(lane, start, until)
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
     gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
     effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, "copied")]
-    if is_accepted:
+    if accepts(lane, start):
         lane.go(Quiesce())
     return effects
+
+
+def must_halt(lane: Lane, start: int) -> bool:
+    """Return whether the flow halts when the source loses records that were copied or skipped, and no operator has
+    accepted that it has lost those from the offset `start` on."""
+    return lane.on_loss == "halt" and not accepts(lane, start)
 
 
 def accepts(lane: Lane, start: int) -> bool:
@@ -88,7 +93,7 @@ def ends_below(lane: Lane, end: int) -> Effects:
     if lane.plan:
         # The fetch did not show whether the source has lost the records that follow. The lane asks for this.
         is_again = lane.history.suspected_position == lane.position
-        if not is_again and lane.on_loss == "continue" and last_copied.furthest(lane) is not None:
+        if not is_again and not must_halt(lane, end) and last_copied.furthest(lane) is not None:
             lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
             return intake.want_more(lane)
         return _halt_at_end(lane, end)
@@ -107,7 +112,7 @@ def ask_short(lane: Lane) -> Effects:
 
     The request contains this position. If the log still ends below it, the broker must report a divergence.
     """
-    if lane.epoch >= 0 or lane.on_loss == "halt":
+    if lane.epoch >= 0 or must_halt(lane, lane.history.short_end):
         return _halt_at_end(lane, lane.history.short_end)
     if not is_settled(lane):
         lane.go(Quiesce())
@@ -325,7 +330,7 @@ def _lose_promised(lane: Lane, start: int, log: tuple[int, int]) -> Effects:
     those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
     end = _promised_until(lane)
-    if record is None or (lane.on_loss == "halt" and not accepts(lane, start)):
+    if record is None or must_halt(lane, start):
         return _halt(lane, start, end)
     if not is_settled(lane):
         lane.go(Quiesce())

@@ -215,6 +215,24 @@ def test_a_source_without_epochs_that_ends_below_the_position(lost_from: int) ->
     assert one(effects, FetchFrom).position == 20
 
 
+def test_a_log_that_ends_below_the_end_of_the_command_does_not_halt_the_lane_again() -> None:
+    """The lane halted again and again, although the operator had accepted the loss: the command could be carried out
+    only after the source had grown to its end."""
+    play = leapt(
+        SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)),
+        SourceRun(LANE, 1, (Run(10, 17),), (Verdict(10, 17, "expired"),), ((10, -1),)),
+    )
+    effects = order(play, 20, 12)
+    if any(isinstance(each, AskDivergence) for each in effects):
+        effects = answer(play, effects)
+    fetch = one(effects, FetchFrom)
+    effects = told(play, play.tell(Chunk(fetch.question, OUT_OF_RANGE, 12, 12, 0, (), bytearray(), 0, 0)))
+    effects = answer(play, effects)
+    assert play.record.halted is None
+    assert verdicts(play)[-1] == Verdict(12, 17, "truncated")
+    assert one(effects, FetchFrom).position == 10
+
+
 def test_a_log_that_is_still_short_does_not_halt_the_lane_again() -> None:
     """Another holder has to compare what was copied. The source log ends below its position."""
     play = opened(*BEGUN)
