@@ -361,16 +361,17 @@ class HttpServer:
             return _json({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
+        giver = _giver(request)
         try:
             order = msgspec.json.decode(await request.read(), type=Order)
-            dry_run = "dry_run" in request.query
-            return _json(await self._source.order(order, dry_run=dry_run, giver=_giver(request)))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
-        except ConfigError as error:
-            return _json({"error": str(error)}, status=404)
-        except EnvironmentFault as error:
-            return _json({"error": str(error)}, status=503)
+        try:
+            return _json(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
+        except (ConfigError, EnvironmentFault) as error:
+            texts = {name: printable(getattr(order, name), LONGEST_NAME) for name in ("verb", "name", "flow", "by")}
+            log.warning("order_not_carried_out", reason=str(error), client=giver.client, peer=giver.peer, order=texts)
+            return _json({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
 
     async def _handover(self, request: web.Request) -> web.Response:
         try:
