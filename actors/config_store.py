@@ -2,7 +2,7 @@
 
 When Ray restarts a supervisor process, the new process receives the arguments with which the first process was created.
 The configuration in these arguments may be outdated. Therefore, the new process reads the current configuration from
-this store, which outlives both processes. Before the daemon applies a new version of its own file, it writes that
+this store, which outlives both processes. Before the daemon applies a changed file, it writes that
 configuration to the store. No request over HTTP contains a configuration, so only the daemon's own file reaches the
 store. The stored configuration holds references to secrets, never the secrets themselves.
 """

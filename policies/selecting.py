@@ -67,8 +67,8 @@ def is_reserved(target: str, separator: str = ".") -> bool:
     """Return whether no target topic may have this name, because it is, or could become, the name of a topic of Kafka,
     MirrorMaker 2 or mirrord.
 
-    This applies to every naming. Otherwise, whoever may create topics on the source could choose a name whose target
-    topic is a ledger.
+    This applies to every naming. Otherwise, a client that may create topics on the source could choose a name whose
+    target topic is a ledger.
     """
     return target.startswith(RESERVED_PREFIXES) or is_internal(target, separator)
 
@@ -120,7 +120,7 @@ class Selection:
         try:
             return is_reserved(self._naming.target_topic(topic), self._internal_separator)
         except PolicyFault:
-            return False  # the topic has no target topic; whoever asks for its name gets the fault
+            return False  # the topic has no target topic; the caller that asks for its name gets the fault
 
     def reason(self, topic: str) -> str:
         """Return the reason that a user's policy gives for refusing the topic. If the policy fails, return the

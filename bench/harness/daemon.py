@@ -1,5 +1,6 @@
 """`mirrord start` as a separate process: its configuration, its life, and what it reports over HTTP."""
 
+import asyncio
 import http.client
 import os
 import signal
@@ -15,6 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from mirrord.config.http import HttpConfig
+from mirrord.control.command_sender import CommandSender
 from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, Status
@@ -122,11 +125,17 @@ class Daemon:
             return -signal.SIGKILL
 
     def apply(self, topics: str, *, dry_run: bool = False) -> None:
-        """Run `mirrord apply` with other topics; with `dry_run` nothing changes. Raises EnvironmentFault."""
-        conf = self.conf.with_suffix(".apply.toml")
-        conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
-        command = [sys.executable, "-m", "mirrord.cli.main", "apply", str(conf), *(["--dry-run"] if dry_run else [])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=STOP_S, check=False)
+        """Write other topics into its file and run `mirrord apply`; with `dry_run` nothing changes, and the file is
+        restored. Raises EnvironmentFault."""
+        before = self.conf.read_text()
+        self.conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
+        options = ["--dry-run"] if dry_run else []
+        command = [sys.executable, "-m", "mirrord.cli.main", "apply", str(self.conf), *options]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=STOP_S, check=False)
+        finally:
+            if dry_run:
+                self.conf.write_text(before)
         if done.returncode != (_DIFFERENCE if dry_run else 0):
             raise EnvironmentFault(f"apply ends with {done.returncode}: {done.stdout}{done.stderr}")
 
@@ -141,17 +150,10 @@ class Daemon:
     def order(self, order: Mapping[str, str]) -> None:
         """Give it a command (`mirrord.ledger.standing_orders.Order`). Raises EnvironmentFault if it does not accept
         it."""
-        connection = http.client.HTTPConnection(self.address, timeout=STOP_S)
-        try:
-            connection.request("POST", "/order", msgspec.json.encode(order))
-            answer = connection.getresponse()
-            reason = answer.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException) as error:
-            raise EnvironmentFault(f"no daemon accepts the command: {error}") from error
-        finally:
-            connection.close()
+        sender = CommandSender(f"http://{self.address}", HttpConfig(), STOP_S)
+        answer = asyncio.run(sender.send("POST", "/order", msgspec.json.encode(order), "operate"))
         if answer.status != http.HTTPStatus.OK:
-            raise EnvironmentFault(f"the command is refused: {reason}")
+            raise EnvironmentFault(f"the command is refused: {answer.body.decode(errors='replace')}")
 
     def flow(self) -> FlowStatus | None:
         """Return the status of its only flow, or None if it does not answer."""

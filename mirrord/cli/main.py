@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from mirrord.cli.arguments import VerbParser, Verbs
 from mirrord.config.fault_text import closest_name
+from mirrord.ledger.facts.base import printable
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
@@ -107,7 +108,9 @@ def _verb(name: str) -> VerbModule:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"mirrord: {message}", file=sys.stderr)
+    # Names from a ledger or from a broker may contain control characters, which could change what the terminal shows.
+    shown = "\n".join(printable(line, len(line)) for line in message.split("\n"))
+    print(f"mirrord: {shown}", file=sys.stderr)
     return code
 
 

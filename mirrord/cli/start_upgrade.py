@@ -6,6 +6,7 @@ import sys
 
 import structlog
 
+from mirrord.cli.order_verbs import author
 from mirrord.config.schema import Config
 from mirrord.control.command_sender import NoAnswer
 from mirrord.ledger.store.cluster_access import ClusterAccess
@@ -47,7 +48,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
     same = ", the same version" if terms.program == program() else ""
     print(f"mirrord {program()} takes over from mirrord {terms.program} at {http}{same}", file=sys.stderr)
     log.info("upgrade_begins", predecessor=http, before=terms.program, now=program())
-    return Predecessor(http, terms.program, terms.daemon)
+    return Predecessor(http, terms.program, terms.daemon, author())
 
 
 def print_replacement(successor: Successor) -> None:

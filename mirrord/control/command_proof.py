@@ -32,7 +32,7 @@ class RequestLine(msgspec.Struct, frozen=True):
 
 
 class CommandProof(msgspec.Struct, frozen=True):
-    """A proof, as it stands in the header Authorization."""
+    """A proof, as in the header Authorization."""
 
     name: str
     """The name of the token that the client claims to know."""

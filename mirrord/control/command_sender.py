@@ -1,5 +1,5 @@
 """Sends requests to a daemon in another process. Commands carry a proof of a token, never the token itself, because the
-address of a daemon is read from the ledger, and whoever can write to the ledger can put any address there."""
+address of a daemon is read from the ledger, and a client that can write to the ledger can put any address there."""
 
 import asyncio
 import ipaddress
@@ -35,7 +35,7 @@ class CommandRefused(EnvironmentFault):
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """What a daemon tells a client that wants to prove a token."""
+    """A daemon's answer to a client that wants to prove a token."""
 
     nonce: str
     local: str = ""

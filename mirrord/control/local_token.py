@@ -1,8 +1,8 @@
 """The token of one running daemon for commands from its own machine. It needs no setting: the daemon writes a random
 token to a file that only its own user can read, and the `mirrord` command of this user reads it.
 
-The file is named after a random key id, which the daemon tells every client. The id says which file to read, so several
-daemons of a user can run at the same time.
+The file is named after a random key id, which the daemon sends to every client. The id says which file to read, so
+several daemons of a user can run at the same time.
 """
 
 import os

@@ -50,7 +50,7 @@ def _split(authority: str) -> tuple[str, int | None]:
 
 
 def _is_same_address(host: str, other: str) -> bool:
-    """Return whether two hosts are the same IP address. A host name is never one: whoever owns the name chooses the
+    """Return whether two hosts are the same IP address. A host name is never one, because its owner chooses the
     address."""
     try:
         return _unmapped(host) == _unmapped(other)

@@ -12,7 +12,14 @@ LONGEST_KEPT_S = 10.0
 SHARE = 0.05
 """The greatest share of a CPU core that computing one answer may use."""
 
+MOST_WAITING = 32
+"""Maximum number of clients that wait for shared answers at a time."""
+
 T = TypeVar("T")
+
+
+class TooManyWait(Exception):
+    """Raised when too many clients are already waiting for an answer."""
 
 
 class CachedAnswer(Generic[T]):
@@ -34,7 +41,7 @@ class CachedAnswer(Generic[T]):
         return self._kept
 
     def drop(self) -> None:
-        """Compute the answer anew when it is next asked for, because something has changed."""
+        """Compute the answer again when it is next asked for, because something has changed."""
         self._until = float("-inf")
 
 
@@ -45,14 +52,21 @@ class SharedAnswers(Generic[T]):
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._pending: dict[bool, asyncio.Task[T]] = {}
+        self._waiting = 0
 
     async def get(self, key: bool, compute: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer with this key."""
+        """Return the answer with this key. Raises TooManyWait."""
+        if self._waiting >= MOST_WAITING:
+            raise TooManyWait(f"{MOST_WAITING} clients are already waiting for this; try again")
         task = self._pending.get(key)
         if task is None:
             task = self._pending[key] = asyncio.create_task(self._computed(key, compute))
-        # A client that goes away must not take the answer from the others.
-        return await asyncio.shield(task)
+        self._waiting += 1
+        try:
+            # A client that goes away must not take the answer from the others.
+            return await asyncio.shield(task)
+        finally:
+            self._waiting -= 1
 
     async def _computed(self, key: bool, compute: Callable[[], Awaitable[T]]) -> T:
         try:

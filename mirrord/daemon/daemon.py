@@ -315,7 +315,7 @@ class Supervisor:
         if call.verb == "begin" and call.successor is not None and call.flow in self._flows:
             http = printable(call.successor.http, LONGEST_NAME)
             if not self._flows[call.flow].handover.successor:
-                await self._note("upgrade", "", giver, http, only=call.flow)
+                await self._note("upgrade", call.by, giver, http, only=call.flow)
         return await self._handover.answer(
             call,
             HandoverTerms(

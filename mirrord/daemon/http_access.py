@@ -25,7 +25,7 @@ from mirrord.runtime.clock import Clock
 
 Requirement = Role | Literal["open", "probe"]
 """What a path needs: a role; "open": nothing but the name of this server; "probe": nothing, because it is a health
-check, which tells only clients that may read more than yes or no."""
+check. Only clients that may read get more than yes or no."""
 UNNAMED = Caller("", "view")
 """A client on this machine that has proved nothing."""
 _FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
@@ -75,6 +75,8 @@ class HttpAccess:
         if need != "view" and hdrs.ORIGIN in request.headers:
             # A browser adds this header to every POST. A page from another site must not give commands.
             raise Refused(403, "a web page cannot give commands")
+        if _is_cross_site(request):
+            raise Refused(403, "a page of another site cannot send this request")
         caller = await self._caller(request, authority)
         if not caller.may(need):
             raise Refused(403, f'the token "{caller.name}" has the role {caller.role}; needed: {need}', caller.name)
@@ -119,8 +121,8 @@ class HttpAccess:
         return caller
 
     def _told(self, request: web.Request, scheme: str, given: str) -> Caller:
-        """Return the client that has sent its token as it is. Without TLS, this is permitted only for tokens with which
-        nobody can do more than read: whoever reads the network then reads the answers anyway."""
+        """Return the client that has sent its token as it is. Without TLS, this is permitted only for tokens that
+        permit only reading: an attacker who reads the network can read the answers anyway."""
         name, token = _basic(given) if scheme == "Basic" else (None, given)
         caller = self._ring.caller_of_token(token, name) if token else None
         if caller is None:
@@ -133,8 +135,15 @@ class HttpAccess:
         return caller
 
 
+def _is_cross_site(request: web.Request) -> bool:
+    """Return whether a browser says that a page of another site has caused this request. A link to this server is
+    allowed, because the other page learns nothing from it, and each link needs a click."""
+    is_link = request.headers.get("Sec-Fetch-Dest") == "document"
+    return request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"} and not is_link
+
+
 def _is_direct(request: web.Request) -> bool:
-    """Return whether the client connects from this machine, and not through a proxy. Behind a proxy on this machine,
+    """Return whether the client connects from this machine, and not through a proxy. With a proxy on this machine,
     every client appears to be local."""
     names = {name.lower() for name in request.headers}
     if not names.isdisjoint(_FORWARDED) or any(name.startswith("x-forwarded-") for name in names):

@@ -24,7 +24,7 @@ from mirrord.control.address import advertised
 from mirrord.control.http_tls import ServerTls
 from mirrord.control.local_token import LocalToken, control_directory
 from mirrord.control.token_ring import Caller, token_faults
-from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers
+from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers, TooManyWait
 from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
@@ -258,7 +258,10 @@ class HttpServer:
                 _check_body(request, longest_bytes)
                 async with asyncio.timeout(WHOLE_S):
                     request[CALLER] = await self._access.admit(request, need)
+                    await request.read()
                 return await handler(request)
+            except TooManyWait as fault:
+                return _json({"error": str(fault)}, status=503)
             except Refused as refusal:
                 return self._refuse(request, refusal)
             except TimeoutError:
@@ -358,16 +361,17 @@ class HttpServer:
             return _json({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
+        giver = _giver(request)
         try:
             order = msgspec.json.decode(await request.read(), type=Order)
-            dry_run = "dry_run" in request.query
-            return _json(await self._source.order(order, dry_run=dry_run, giver=_giver(request)))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
-        except ConfigError as error:
-            return _json({"error": str(error)}, status=404)
-        except EnvironmentFault as error:
-            return _json({"error": str(error)}, status=503)
+        try:
+            return _json(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
+        except (ConfigError, EnvironmentFault) as error:
+            texts = {name: printable(getattr(order, name), LONGEST_NAME) for name in ("verb", "name", "flow", "by")}
+            log.warning("order_not_carried_out", reason=str(error), client=giver.client, peer=giver.peer, order=texts)
+            return _json({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
 
     async def _handover(self, request: web.Request) -> web.Response:
         try:
@@ -416,7 +420,7 @@ def _giver(request: web.Request) -> Giver:
 def _refusal(refusal: Refused) -> web.Response:
     answer = _json({"error": str(refusal)}, status=refusal.status)
     answer.headers.update(refusal.headers)
-    # The rest of a body that nobody reads must not be taken for the next request.
+    # The unread rest of a body must not be taken for the next request.
     answer.force_close()
     return answer
 

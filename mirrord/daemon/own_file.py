@@ -1,5 +1,6 @@
 """Reads a daemon's own configuration file again, for `mirrord apply` and for SIGHUP."""
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -28,7 +29,8 @@ class OwnFileReader:
         Raises ConfigError if the operator's file differs from this one, or if this file has faults. Raises
         EnvironmentFault if no daemon could start with this file at the moment.
         """
-        contents = self._file.read(LOADING)
+        # Third-party policies may take long to load.
+        contents = await asyncio.to_thread(self._file.read, LOADING)
         if given is not None and given.sha256 != contents.sha256:
             raise ConfigError(
                 f"this file differs from {self._file.path} on {socket.gethostname()}, the file that the daemon was "

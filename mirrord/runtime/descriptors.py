@@ -7,8 +7,11 @@ WANTED = 65_536
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit as far as the system permits, up to `WANTED`, and return it. Connections to all brokers and the
-    clients of the HTTP API count toward it, and the default of many systems is 1,024."""
+    """Raise the limit to `WANTED`, or to the highest value that the system permits, and return it.
+
+    Connections to all brokers and the clients of the HTTP API count toward it, and the default of many systems is
+    1,024.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -123,7 +123,13 @@ class Succession:
     ) -> HandoverAnswer:
         """Send a handover request to the old daemon, and return the answer. Raises NoAnswer or CommandRefused."""
         call = HandoverCall(
-            verb=verb, successor=self.successor, flow=flow, name=name, lanes=tuple(lanes), deadline_s=deadline_s
+            verb=verb,
+            successor=self.successor,
+            flow=flow,
+            name=name,
+            lanes=tuple(lanes),
+            deadline_s=deadline_s,
+            by=self.predecessor.by,
         )
         return await hand_over(self.predecessor.http, self._config, call, max(CALL_S, deadline_s + ANSWER_S))
 

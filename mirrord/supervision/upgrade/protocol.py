@@ -31,6 +31,8 @@ class Predecessor(msgspec.Struct, frozen=True):
     daemon: str
     """The identity of the old daemon, as in `Holder.daemon`. A daemon that continues its leases takes over this
     identity."""
+    by: str = ""
+    """Who has started the new daemon: user@host as the command line reports it."""
 
 
 class Successor(msgspec.Struct, frozen=True):
@@ -60,6 +62,8 @@ class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the replicator to which the request applies."""
     lanes: tuple[LaneId, ...] = ()
     deadline_s: float = 0.0
+    by: str = ""
+    """Who has started the new daemon, as the client says."""
 
 
 class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -272,11 +272,12 @@ async def test_the_ledger_says_who_applied_and_who_stopped(daemon: Supervisor, t
 
 
 async def test_the_ledger_says_who_replaced_the_daemon(daemon: Supervisor) -> None:
-    call = HandoverCall(verb="begin", flow="eu-us", successor=Successor("http://new:8183\x1b", "0.2.0"))
+    call = HandoverCall(verb="begin", flow="eu-us", successor=Successor("http://new:8183\x1b", "0.2.0"), by="ada@host")
     await hand_over(f"http://{daemon.config.http.listen}", daemon.config, call, 5.0)
     await hand_over(f"http://{daemon.config.http.listen}", daemon.config, call, 5.0)
     (upgrade,) = given(daemon)
     assert (upgrade.command, upgrade.origin.client, upgrade.detail) == ("upgrade", "local", "http://new:8183?")
+    assert upgrade.origin.by == "ada@host"
 
 
 async def test_nothing_new_is_written_while_older_replicators_read_the_ledger(daemon: Supervisor) -> None:

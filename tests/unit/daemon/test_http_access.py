@@ -214,6 +214,17 @@ async def test_a_name_that_a_page_chooses_is_refused(world: World, path: str) ->
     assert (await raw(world, two.encode()))[0] == 400
 
 
+async def test_a_page_of_another_site_makes_no_requests(world: World) -> None:
+    """A page cannot read the answer, but it could make the daemon ask the brokers for all groups."""
+    for site in ("cross-site", "same-site"):
+        given = {"Sec_Fetch_Site": site, "Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "empty"}
+        assert (await request(world, "GET /groups", **given))[0] == 403
+        assert (await request(world, "GET /", **given | {"Sec_Fetch_Dest": "iframe"}))[0] == 403
+        assert (await request(world, "GET /", **given | {"Sec_Fetch_Dest": "document"}))[0] == 200
+    for site in ("same-origin", "none"):
+        assert (await request(world, "GET /groups", Sec_Fetch_Site=site, Sec_Fetch_Dest="empty"))[0] == 200
+
+
 PROXIED = [
     {"X_Forwarded_For": "192.0.2.1"},
     {"Forwarded": "for=192.0.2.1"},

@@ -10,7 +10,7 @@ import pytest
 
 from mirrord.config.http import HttpConfig
 from mirrord.config.value_parsers import HostPort
-from mirrord.daemon import http_api, http_connections
+from mirrord.daemon import cached_answer, http_api, http_connections
 from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers
 from mirrord.daemon.http_api import HttpServer
 from mirrord.model.group_status import GroupsReport
@@ -104,8 +104,11 @@ async def test_a_slow_body_ends(world: World) -> None:
     assert world.daemon.stopped == 0
 
 
-async def test_too_many_connections_close_the_ones_that_wait_longest(world: World) -> None:
+async def test_too_many_connections_close_the_ones_that_wait_longest(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half-open requests once took all descriptors, also those for connections to brokers."""
+    monkeypatch.setattr(http_connections, "WHOLE_S", 60.0)
     idle = [await asyncio.open_connection(world.address.host, world.address.port) for _ in range(50)]
     limits = world.server._limits  # pyright: ignore[reportPrivateUsage]
     await eventually(lambda: len(limits._open) == 20)  # pyright: ignore[reportPrivateUsage]
@@ -197,6 +200,17 @@ async def test_one_report_of_groups_is_computed_at_a_time(world: World) -> None:
     answers = await asyncio.gather(*asked[1:])
     assert {status for status, _ in answers} == {200}
     assert world.daemon.computed["groups"] <= 3
+
+
+async def test_few_clients_wait_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached_answer, "MOST_WAITING", 3)
+    assert isinstance(world.daemon, Counting)
+    counting = world.daemon
+    asked = [asyncio.create_task(request(world, "GET /groups")) for _ in range(5)]
+    await eventually(lambda: counting.computed["groups"] == 1)
+    await eventually(lambda: sum(each.done() for each in asked) == 2)
+    counting.gate.set()
+    assert sorted([status for status, _ in await asyncio.gather(*asked)]) == [200, 200, 200, 503, 503]
 
 
 def test_an_answer_that_takes_long_is_kept_long() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from mirrord.cli import start_upgrade
+from mirrord.cli.order_verbs import author
 from mirrord.config.http import HttpConfig
 from mirrord.config.schema import Config, RuntimeConfig
 from mirrord.config.value_parsers import HostPort
@@ -345,7 +346,8 @@ async def test_the_same_version_is_allowed_and_reported(
     monkeypatch.setattr(start_upgrade, "LedgerView", Held)
     monkeypatch.setattr(start_upgrade, "read_ledgers", read)
     monkeypatch.setattr(start_upgrade, "hand_over", answer)
-    assert await start_upgrade.find_predecessor(config, ClusterAccess(config)) == Predecessor(OLD, program(), "one")
+    found = await start_upgrade.find_predecessor(config, ClusterAccess(config))
+    assert found == Predecessor(OLD, program(), "one", author())
     errors = capsys.readouterr().err
     assert errors == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
     start_upgrade.print_replacement(Successor(NEW, "2.0"))
