@@ -125,8 +125,8 @@ def marker_beside_a_resume(story: "Story") -> Script:
 
 
 def aborted_around_batches(story: "Story") -> Script:
-    """Batches of the lane are between records of a transaction that is aborted. The operator who aborts it may first
-    have named the producer id of the lane. Then the lane loses its connection, or its holder is killed."""
+    """Batches of the lane are between records of a transaction that is aborted. The operator who aborts it may have
+    named the producer id of the lane first. Then the lane loses its connection, or its holder is killed."""
     world = story.world
     yield from pause(world)
     target = _target(world)
