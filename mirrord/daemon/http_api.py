@@ -294,8 +294,13 @@ class HttpServer:
         if server is None:
             raise EnvironmentFault("the HTTP server has been closed")
         loop, factory = asyncio.get_running_loop(), self._limits.guarding(server)
-        secured = None if self._tls is None else {"ssl": self._tls.context, "ssl_handshake_timeout": WHOLE_S}
-        self._listening.append(await loop.create_server(factory, address.host, address.port, **(secured or {})))
+        # Without TLS, asyncio accepts no time limit for its handshake.
+        context, handshake_s = (None, None) if self._tls is None else (self._tls.context, WHOLE_S)
+        self._listening.append(
+            await loop.create_server(
+                factory, address.host, address.port, ssl=context, ssl_handshake_timeout=handshake_s
+            )
+        )
 
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:

@@ -13,6 +13,8 @@ DESCRIPTORS_EACH = 8
 """The server uses at most one of this many descriptors that the process may have."""
 WHOLE_S = 10.0
 """How long a client may take to send a whole request, counted from the connection or from the previous answer."""
+LOGGED_EVERY_S = 60.0
+"""Interval in seconds between lines in the log about too many connections."""
 SENT_S = 60.0
 """How long a client may take to receive an answer."""
 
@@ -26,6 +28,7 @@ class ConnectionLimits:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         usable = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // DESCRIPTORS_EACH
         self._most = max(1, min(MOST_CONNECTIONS, usable))
+        self._logged = float("-inf")
         self._open: dict[asyncio.WriteTransport, GuardedConnection] = {}
         """The open connections by their transports, in the order in which they were opened."""
 
@@ -47,7 +50,10 @@ class ConnectionLimits:
         """Count a new connection. If there are too many, close the one that has waited longest for a request."""
         if len(self._open) >= self._most:
             waiting = next((each for each, guard in self._open.items() if not guard.is_busy), transport)
-            log.debug("too_many_connections", most=self._most)
+            now = asyncio.get_running_loop().time()
+            if now - self._logged >= LOGGED_EVERY_S:
+                self._logged = now
+                log.warning("too_many_connections", most=self._most)
             waiting.abort()
             self._open.pop(waiting, None)
         if not transport.is_closing():

@@ -437,3 +437,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("mirrord 0.")
+
+
+def test_messages_show_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names from a ledger or a broker could otherwise clear the terminal, or write lines that mirrord never wrote."""
+    assert cli.main(["\x1b[2Jverb\r"]) == 2
+    assert 'mirrord: no verb "?[2Jverb?"' in capsys.readouterr().err
