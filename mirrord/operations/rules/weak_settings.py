@@ -7,9 +7,9 @@ import ipaddress
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from mirrord.config.http import HttpConfig
 from mirrord.config.schema import Config
 from mirrord.config.security import Security
-from mirrord.config.value_parsers import HostPort
 from mirrord.model.findings import Finding
 from mirrord.model.names import Alias
 
@@ -18,7 +18,7 @@ def weak_settings(config: Config) -> list[Finding]:
     """Return a warning for each weak setting of the file, and of each cluster that a flow uses."""
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
     found = [finding for alias in used for finding in _of_cluster(alias, config.clusters[alias].security)]
-    return [*found, *_of_http(config.http.listen)]
+    return [*found, *_of_http(config.http)]
 
 
 def weak_lines(config: Config) -> list[str]:
@@ -44,10 +44,11 @@ def _of_cluster(alias: Alias, security: Security) -> Iterator[Finding]:
         yield _warning(where, what, "use signed tokens, except in tests")
 
 
-def _of_http(listen: HostPort | None) -> Iterator[Finding]:
-    if listen is not None and not is_loopback(listen.host):
-        what = f"the HTTP server listens on {listen} without TLS, so the status can be read on the network"
-        yield _warning("http.listen", what, "listen on 127.0.0.1, or restrict the access with a firewall")
+def _of_http(http: HttpConfig) -> Iterator[Finding]:
+    listen = http.listen
+    if listen is not None and http.tls.certificate is None and not is_loopback(listen.host):
+        what = f"the HTTP server listens on {listen} without TLS, so others on the network can read its answers"
+        yield _warning("http.listen", what, "set [http.tls], or listen on 127.0.0.1")
 
 
 def _is_clear(address: str) -> bool:

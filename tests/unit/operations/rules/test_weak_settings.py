@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.config.http import HttpConfig, HttpTls
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
 from mirrord.operations.rules.weak_settings import is_loopback, weak_lines, weak_settings
@@ -59,6 +60,8 @@ def test_other_settings_are_not_reported(security: Security) -> None:
 def test_an_address_that_other_machines_reach(host: str, *, is_weak: bool) -> None:
     lines = weak_lines(config(http=HttpConfig(listen=HostPort(host, 8182))))
     assert [line.partition(":")[0] for line in lines] == ["http.listen"] * is_weak
+    tls = HttpTls(Secret("file:server.pem"), Secret("file:server.key"))
+    assert weak_lines(config(http=HttpConfig(listen=HostPort(host, 8182), tls=tls))) == []
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]"])
