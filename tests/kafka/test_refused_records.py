@@ -183,7 +183,7 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         assert flow.lane().verdicts.counts == {"rejected": 1}
         assert list(flow.lane().verdicts.recent) == [Verdict(150, 151, "rejected")]
         line = flow.lane().quarantine[0].line
-        assert flow.lane().quarantine == (Parked(150, 151, 10, line, ADA, 1, parked.letters_at),)
+        assert flow.lane().quarantine == (Parked(150, 151, 10, line, ADA, 1, parked.letters_at, epoch=0),)
 
 
 async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None]) -> None:
