@@ -130,15 +130,15 @@ class Striker:
         with self._lock:
             return next(self._order)
 
-    def _one(self, kind: Kind, beside: str = "") -> None:
-        """Strike once. Errors become failures of the chapter. `beside` names the entry of the recoveries that gets this
+    def _one(self, kind: Kind, together: str = "") -> None:
+        """Strike once. Errors become failures of the chapter. `together` names the entry of the recoveries for this
         one. Empty: that of the kind, because no other fault lasts at the same time."""
         try:
-            self._strike(kind, beside)
+            self._strike(kind, together)
         except Exception as error:  # noqa: BLE001 - it ends the chapter
             self.record.failures.append(f"{kind.name}: {type(error).__name__}: {error}")
 
-    def _strike(self, kind: Kind, beside: str) -> None:
+    def _strike(self, kind: Kind, together: str) -> None:
         strike, ground = (OWN.get(kind.name) or STRIKES[kind.name]), self._ground
         with self._lock:
             hold_s, chance = self._chance.uniform(*kind.hold_s), Random(self._chance.randrange(1 << 32))
@@ -169,7 +169,7 @@ class Striker:
         self._await("target", healed, "healed", results, lost)
         for thread in begun:
             thread.join()
-        self._note(kind, number, blow.what, (struck, healed), results, lost, beside)
+        self._note(kind, number, blow.what, (struck, healed), results, lost, together)
 
     def _await(self, side: Side, since: float, what: str, results: dict[str, float | None], lost: set[str]) -> None:
         found, missing = self._watches[side].await_since(since, self._ended)
@@ -189,7 +189,7 @@ class Striker:
         times: tuple[float, float],
         results: Mapping[str, float | None],
         lost: set[str],
-        beside: str,
+        together: str,
     ) -> None:
         struck, healed = times
         if lost:
@@ -198,8 +198,8 @@ class Striker:
         recovery = Recovery(
             (results["source"] or 0) - struck, (results["target"] or 0) - struck, (results["healed"] or 0) - healed
         )
-        self.record.recoveries[beside or kind.name].append(recovery)
+        self.record.recoveries[together or kind.name].append(recovery)
         self._ground.print_line(
-            f"{number}: {what} for {healed - struck:.1f} s{f' ({beside})' if beside else ''}; source after "
+            f"{number}: {what} for {healed - struck:.1f} s{f' ({together})' if together else ''}; source after "
             f"{recovery.source_s:.1f} s, target {recovery.target_s:.1f} s, {recovery.healed_s:.1f} s after the end"
         )

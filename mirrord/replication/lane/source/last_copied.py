@@ -101,7 +101,7 @@ def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
 
 def _with_left_out(record: LaneRecord, known: tuple[int, int] | None, below: int) -> tuple[int, int] | None:
     """Return the last record whose epoch is known: either `known`, or a record below the source offset `below` that was
-    copied and is left out now. The result is the source offset after the record, and its epoch."""
+    copied and is omitted now. The result is the source offset after the record, and its epoch."""
     left_out = ((min(end, below), epoch) for start, end, epoch in record.left_out_epochs if start < below)
     return max([*left_out, *([known] if known is not None else [])], default=None)
 
@@ -163,7 +163,7 @@ def _is_explained(record: LaneRecord, first: int, last: int) -> bool:
     """Return whether there is another reason why the epochs of the ordinals [first, last] are not known: their records
     are copied again, or a rebuild could not determine them.
 
-    A plan for copying records again may have become shorter, because some of them were left out. `HoleFound.until` does
+    A plan for copying records again may have become shorter, because some of them were omitted. `HoleFound.until` does
     not show this.
     """
     if any(hole.is_open and hole.first <= last <= hole.last for hole in record.holes):
@@ -264,7 +264,7 @@ def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
 
 def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
     """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
-    `start` if it is lower. Records that are left out count as well."""
+    `start` if it is lower. Omitted records count as well."""
     copied = offsets_of_epochs(record, record.epochs, *ordinals)
     left_out = ((at, known) for at, _, known in record.left_out_epochs)
     return min([start, *(at for at, known in (*copied, *left_out) if known > epoch)])
