@@ -169,9 +169,10 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
-    """Search both logs. If the target log has also lost records with ordinals below the difference, begin at the lowest
-    of these ordinals."""
-    lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
+    """Search both logs. If the target log has also lost records with ordinals below the difference, or has earlier
+    batches of such ordinals that were assigned to other records since, begin at the lowest of these ordinals."""
+    others = (first for first, _ in (*found.holes, *lane.log.reassigned))
+    lowest = min([found.next_ordinal, *others, *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
         lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
     return search(lane, found.begins)
