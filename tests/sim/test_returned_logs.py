@@ -74,3 +74,22 @@ def test_all_records_of_a_log_that_comes_back_are_compared(seed: int, dies: bool
     copy(world, host, 0)
     truth.check(world)
     assert world.rebuilds
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("kept", [0, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_that_a_rebuild_has_not_read_is_compared(seed: int, kept: int, dies: bool) -> None:
+    """LIE. The map was rebuilt from the first log. When the second one came back, the lane took its batches for the
+    rebuilt records, because the rebuild had been after the reassignment."""
+    world, host = begun(seed)
+    world.source.expire(7)
+    host = swap(world, host, dies=dies)
+    copy(world, host, 2)
+    host = swap(world, host, dies=dies)
+    copy(world, host, 1)
+    truth.check(world)
+    world.source.expire(len(world.source.log) - kept)
+    host = swap(world, host, dies=dies)
+    copy(world, host, 1)
+    truth.check(world)

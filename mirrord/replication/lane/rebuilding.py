@@ -291,7 +291,8 @@ def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
         cut = max(first - ordinal, 0)
         if cut < batch.count:
             sequence = (batch.base_sequence + cut) % SEQUENCES
-            kept.append(OwnBatch(batch.base_offset + cut, batch.count - cut, sequence, batch.records_crc))
+            base, count = batch.base_offset + cut, batch.count - cut
+            kept.append(OwnBatch(base, count, sequence, batch.records_crc, batch.leader_epoch))
     return kept
 
 
@@ -371,12 +372,34 @@ def _facts(
         # The ledger's state keeps the ranges of only the newest verdicts, and cannot withdraw a verdict whose range it
         # has forgotten. `MapRebuilt` therefore precedes the new verdicts. Otherwise, the new verdicts could cause
         # ranges to be forgotten, and verdicts that are to be withdrawn would still be counted.
-        MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
+        MapRebuilt(
+            lane.id,
+            lane.grant,
+            first,
+            read.next_ordinal - 1,
+            ordinal,
+            withdraws_verdicts=True,
+            leader_epoch=lane.log.end_epoch,
+            found_epochs=_found_epochs(lane, own, first, read.next_ordinal),
+        ),
         *_in_doubt(lane, follow, epochs),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
         _ending(lane, verdicts),
     ]
+
+
+def _found_epochs(lane: Lane, own: Sequence[OwnBatch], first: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return the target's leader epochs of the rebuilt ordinals (`MapRebuilt.found_epochs`). The target had no records
+    from the ordinal `end` onward, so batches of those ordinals can only have the present epoch or a later one."""
+    found: list[tuple[int, int]] = []
+    behind = first
+    for batch in (*own, OwnBatch(lane.log.end, 0, end % SEQUENCES, 0, lane.log.end_epoch)):
+        ordinal = nearest(batch.base_sequence, first)
+        gap = [(behind, -1)] if behind < ordinal else []
+        found += [each for each in (*gap, (ordinal, batch.leader_epoch)) if not found or found[-1][1] != each[1]]
+        behind = ordinal + batch.count
+    return tuple(found)
 
 
 def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: recorded_epochs.Epochs) -> list[SourceRun]:
