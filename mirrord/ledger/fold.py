@@ -61,6 +61,7 @@ from mirrord.ledger.facts.core import (
     MapRebuilt,
     PartitionsGrown,
     PolicyChanged,
+    Rebuild,
     SourceRun,
     TakeoverChecked,
     TargetProbed,
@@ -443,7 +444,8 @@ def _rebuild(lane: LaneState, fact: MapRebuilt) -> None:
         lane.verdicts.copied(rebuilt_offsets(lane.source_runs, lane.holes, fact))
     lane.holes = after_rebuild(lane.holes, fact)
     lane.last_check, lane.regiven, lane.regiven_until = None, -1, -1
-    lane.rebuilt = len(lane.rewinds), min(fact.first, lane.rebuilt[1]) if lane.rebuilt[0] else fact.first
+    found = Rebuild(len(lane.rewinds), fact.first, fact.leader_epoch, fact.found_epochs)
+    lane.rebuilds = (*(each for each in lane.rebuilds if each.first < fact.first), found)
 
 
 def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:

@@ -183,7 +183,7 @@ def _snapshot_lane(
         displaced=lane.displaced,
         regiven_until=lane.regiven_until,
         left_out_epochs=lane.left_out_epochs,
-        rebuilt=lane.rebuilt,
+        rebuilds=lane.rebuilds,
     )
 
 

@@ -125,7 +125,7 @@ def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents
         regiven_until=lane.regiven_until,
         left_out_epochs=lane.left_out_epochs,
         rewinds=lane.rewinds,
-        rebuilt=lane.rebuilt if lane.rebuilt[0] else shared(lane.rebuilt),
+        rebuilds=lane.rebuilds,
         displaced=lane.displaced,
         repaired=lane.repaired,
         times=shared(lane.times),

@@ -18,6 +18,7 @@ from mirrord.ledger.facts.core import (
     LaneHalted,
     Progress,
     Reason,
+    Rebuild,
     Rewound,
     TakeoverChecked,
     TargetProbed,
@@ -89,9 +90,9 @@ class LaneState:
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     """The notes that ordinals of the lane were reassigned (`Rewound`), oldest first, each with the grant under which it
     was recorded."""
-    rebuilt: tuple[int, int] = (0, 0)
-    """A pair of numbers: the number of `rewinds` when the offset map was last rebuilt (`MapRebuilt`), and the lowest
-    ordinal from which it was ever rebuilt."""
+    rebuilds: tuple[Rebuild, ...] = ()
+    """How the offset map was rebuilt, in the order of the ordinals. A rebuild supersedes those that began at its first
+    ordinal or a later one."""
     displaced: tuple[Displaced, ...] = ()
     """Ranges of ordinals that the target log lacks (`Displaced`), in ascending order and without overlap. Displaced
     ordinals that an older version of mirrord found are not included."""

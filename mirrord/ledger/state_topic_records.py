@@ -23,6 +23,7 @@ from mirrord.ledger.facts.core import (
     LeaseRenewed,
     Progress,
     Reason,
+    Rebuild,
     Rewound,
     TakeoverChecked,
     TargetProbed,
@@ -145,6 +146,8 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     regiven_until: int = -1
     left_out_epochs: tuple[tuple[int, int, int], ...] = ()
     rebuilt: tuple[int, int] = (0, 0)
+    """No longer used."""
+    rebuilds: tuple[Rebuild, ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

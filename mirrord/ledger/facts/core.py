@@ -548,6 +548,23 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     withdraws_verdicts: bool = False
     """Whether earlier verdicts on the source offsets of these records no longer apply. False in entries of older
     versions of mirrord, which gave new verdicts on all these offsets."""
+    leader_epoch: int = -1
+    """Leader epoch of the target at that time, or -1 if an older version of mirrord wrote this entry."""
+    found_epochs: tuple[tuple[int, int], ...] = ()
+    """Pairs (ordinal, leader epoch of the target) in ascending order, one for each change of epoch. The batches with
+    the records from this ordinal onward were appended in this epoch. The epoch is -1 for ordinals that the target
+    lacked."""
+
+
+class Rebuild(msgspec.Struct, frozen=True, array_like=True):
+    """What the lane's state keeps of a `MapRebuilt`: which batches the target had. It applies to the ordinals from
+    `first` up to the first one of the next `Rebuild`."""
+
+    rewinds: int
+    """Number of `Rewound` notes before the rebuild."""
+    first: int
+    leader_epoch: int = -1
+    found_epochs: tuple[tuple[int, int], ...] = ()
 
 
 class CopyInherited(Fact, frozen=True, tag="copy_inherited"):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mirrord.ledger.facts.core import Displaced, HoleFound, LaneHalted, Rewound, TakeoverChecked, Verdict
+from mirrord.ledger.facts.core import Displaced, HoleFound, LaneHalted, Rebuild, Rewound, TakeoverChecked, Verdict
 from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Seeks
 from mirrord.model.runs import Runs
@@ -44,7 +44,7 @@ class LaneRecord(Protocol):
     @property
     def rewinds(self) -> Sequence[tuple[int, Rewound]]: ...
     @property
-    def rebuilt(self) -> tuple[int, int]: ...
+    def rebuilds(self) -> Sequence[Rebuild]: ...
     @property
     def displaced(self) -> tuple[Displaced, ...]: ...
     @property

@@ -169,9 +169,10 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
-    """Search both logs. If the target log has also lost records with ordinals below the difference, begin at the lowest
-    of these ordinals."""
-    lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
+    """Search both logs. If the target log has also lost records with ordinals below the difference, or has earlier
+    batches of such ordinals that were assigned to other records since, begin at the lowest of these ordinals."""
+    others = (first for first, _ in (*found.holes, *lane.log.reassigned))
+    lowest = min([found.next_ordinal, *others, *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
         lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
     return search(lane, found.begins)
@@ -290,7 +291,8 @@ def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
         cut = max(first - ordinal, 0)
         if cut < batch.count:
             sequence = (batch.base_sequence + cut) % SEQUENCES
-            kept.append(OwnBatch(batch.base_offset + cut, batch.count - cut, sequence, batch.records_crc))
+            base, count = batch.base_offset + cut, batch.count - cut
+            kept.append(OwnBatch(base, count, sequence, batch.records_crc, batch.leader_epoch))
     return kept
 
 
@@ -370,12 +372,34 @@ def _facts(
         # The ledger's state keeps the ranges of only the newest verdicts, and cannot withdraw a verdict whose range it
         # has forgotten. `MapRebuilt` therefore precedes the new verdicts. Otherwise, the new verdicts could cause
         # ranges to be forgotten, and verdicts that are to be withdrawn would still be counted.
-        MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal, withdraws_verdicts=True),
+        MapRebuilt(
+            lane.id,
+            lane.grant,
+            first,
+            read.next_ordinal - 1,
+            ordinal,
+            withdraws_verdicts=True,
+            leader_epoch=lane.log.end_epoch,
+            found_epochs=_found_epochs(lane, own, first, read.next_ordinal),
+        ),
         *_in_doubt(lane, follow, epochs),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
         _ending(lane, verdicts),
     ]
+
+
+def _found_epochs(lane: Lane, own: Sequence[OwnBatch], first: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return the target's leader epochs of the rebuilt ordinals (`MapRebuilt.found_epochs`). The target had no records
+    from the ordinal `end` onward, so batches of those ordinals can only have the present epoch or a later one."""
+    found: list[tuple[int, int]] = []
+    behind = first
+    for batch in (*own, OwnBatch(lane.log.end, 0, end % SEQUENCES, 0, lane.log.end_epoch)):
+        ordinal = nearest(batch.base_sequence, first)
+        gap = [(behind, -1)] if behind < ordinal else []
+        found += [each for each in (*gap, (ordinal, batch.leader_epoch)) if not found or found[-1][1] != each[1]]
+        behind = ordinal + batch.count
+    return tuple(found)
 
 
 def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: recorded_epochs.Epochs) -> list[SourceRun]:

@@ -347,5 +347,7 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
                 lane.go(Quiesce())
                 return effects
             return effects + intake.want_more(lane)
+        if lane.plan and (lost := vanished_records.uncopied(lane, chunk.log_start)):
+            line = vanished_records.describe_loss(lost)
         return halt(lane, "expired", line, lane.position, chunk.log_start)
     return truncation.ends_below(lane, chunk.high_watermark)

@@ -59,8 +59,8 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
         return _verified(lane, now, answer, log)
     expected, own = lane.resume_position.ordinal, answer.own
     if answer.start < lane.resume_position.target_offset and lane.resume_position.ordinal > 0:
-        if not target_scan.holds_position(lane, own):
-            return look_back.begin(lane)
+        if not _is_unchanged_below(lane, own):
+            return _read_below(lane, own)
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
     elif deleted_records.must_ask(lane, answer):
@@ -82,6 +82,19 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
         again = target_scan.never_appended(lane, first, min(answer.start, own[0].base_offset))
         expected = again[0][0] if again else max(expected, first)
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
+
+
+def _is_unchanged_below(lane: Lane, own: Sequence[OwnBatch]) -> bool:
+    """Return whether the target log has the record before the resume position, from the log in which this position was
+    recorded. If the lane has already asked up to which offset that log is unchanged, the answer counts."""
+    is_asked = lane.log.shared != missing_ordinals.NOT_ASKED
+    return target_scan.holds_position(lane, own) and (is_asked or not epoch_ends.is_of_another_log(lane, own[0]))
+
+
+def _read_below(lane: Lane, own: Sequence[OwnBatch]) -> Effects:
+    """Read the target log below the resume position. If it has the record before this position, the leader is first
+    asked up to which offset its log is the one in which the position was recorded."""
+    return missing_ordinals.ask_shared(lane) if target_scan.holds_position(lane, own) else look_back.begin(lane)
 
 
 def _ask_unchanged(lane: Lane, answer: ScanAnswer) -> Effects:

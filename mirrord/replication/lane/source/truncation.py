@@ -55,12 +55,12 @@ def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) 
     the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. If an
     operator has accepted the loss with a command to seek ahead, the lane carries out this command once it has recorded
     the loss."""
+    gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
     if must_halt(lane, start):
-        return _halt(lane, start, until)
+        return _halt(lane, start, gone)
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
-    gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
     effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, "copied")]
     if accepts(lane, start):
         lane.go(Quiesce())
@@ -127,9 +127,11 @@ def ask_short(lane: Lane) -> Effects:
     return [AskDivergence(lane.history.divergence_question, lane.position, left[1])]
 
 
-def _halt(lane: Lane, start: int, end: int) -> Effects:
-    line = f"the source log was truncated: offsets [{start}, {end}) that were copied are gone"
-    return halt(lane, "truncated", line, start, end)
+def _halt(lane: Lane, start: int, gone: Verdict) -> Effects:
+    """Halt because the source has lost the records that `gone` names. The lane would go back to `start`, so an operator
+    has to accept the loss from this offset on."""
+    line = f"the source log was truncated: offsets [{gone.start}, {gone.end}) that were copied are gone"
+    return halt(lane, "truncated", line, start, gone.end)
 
 
 def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
@@ -331,14 +333,14 @@ def _lose_promised(lane: Lane, start: int, log: tuple[int, int]) -> Effects:
     those of these records that the source still has. It then copies the records that have replaced the lost ones."""
     record = lane.record
     end = _promised_until(lane)
+    gone = Verdict(_gone_from(lane, start, log, end), end, "truncated")
     if record is None or must_halt(lane, start):
-        return _halt(lane, start, end)
+        return _halt(lane, start, gone)
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
     runs, pieces = left_before(lane, start)
     epochs = (*recorded_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, last_copied.before(lane, start)))
-    gone = Verdict(_gone_from(lane, start, log, end), end, "truncated")
     new_round(lane)
     lane.seen.truncate(start)
     lane.skipped.clear()

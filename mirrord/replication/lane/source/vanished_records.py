@@ -8,7 +8,8 @@ ones. The lane records a verdict on the removed records, and assigns these ordin
 copied again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from mirrord.kafka.protocol.record_batch import HEADER, HEADER_LENGTH
 from mirrord.ledger.facts.core import SourceRun
@@ -60,16 +61,30 @@ def leave_out_deleted(lane: Lane, log_start: int) -> Effects:
     return [*_lost(lane, lost), *effects]
 
 
-def _lost(lane: Lane, lost: list[Interval]) -> Effects:
-    """Report the loss of these source offsets. The offsets between them were copied, or have other verdicts."""
-    if not lost:
-        return []
+def uncopied(lane: Lane, log_start: int) -> list[Interval]:
+    """Return the source offsets below `log_start` that were to be copied, although the source has deleted them. Those
+    that are skipped because of a decision are omitted."""
+    runs = [Run(lane.next_ordinal, lane.position), *lane.plan]
+    planned = [(run.offset, run.offset + behind.ordinal - run.ordinal) for run, behind in pairwise(runs)]
+    decided = joined((each.start, each.end) for each in lane.left_out)
+    wholes = joined((start, min(end, log_start)) for start, end in (*planned, (runs[-1].offset, log_start)))
+    return [part for whole in wholes for part in uncovered(whole, decided)]
+
+
+def describe_loss(lost: Sequence[Interval]) -> str:
+    """Return a text that names source offsets that were deleted before they were copied. The offsets between them were
+    copied, or have other verdicts."""
     many = sum(end - start for start, end in lost)
     named = " and ".join(f"[{start}, {end})" for start, end in lost)
     which = (
         f"source offsets {named}" if len(lost) <= _MOST_NAMED else f"{many} of the source offsets below {lost[-1][1]}"
     )
-    return [Lost(f"{lane.source_topic}-{lane.partition}: {which} were deleted before they were copied")]
+    return f"{which} were deleted before they were copied"
+
+
+def _lost(lane: Lane, lost: Sequence[Interval]) -> Effects:
+    """Report the loss of these source offsets."""
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {describe_loss(lost)}")] if lost else []
 
 
 def _without(lane: Lane, run: Run, gone: list[LeftOut]) -> Effects:

@@ -57,6 +57,17 @@ def learn(lane: Lane, progress: Progress) -> None:
     lane.log.epoch_ends = tuple((leader, *each) for each in chain.from_iterable(found))
 
 
+def is_of_another_log(lane: Lane, batch: OwnBatch) -> bool:
+    """Return whether the log in which the resume position was recorded is not known to have this batch, which the
+    leader has directly before that position. The batch then has an earlier epoch than the position.
+
+    An election may have brought back a log that the leaders of the meantime did not have. It differs from the log of
+    the resume position further below as well.
+    """
+    is_earlier = 0 <= batch.leader_epoch < lane.resume_position.leader_epoch != lane.log.end_epoch
+    return is_earlier and known(lane).get(batch.leader_epoch, -1) < batch.base_offset + batch.count
+
+
 def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:
     """Return the epochs that are known to be in the log of the leader with the epoch `leader_epoch`. Each epoch is
     mapped to an offset up to which it is known to extend."""

@@ -2,8 +2,10 @@
 records."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.ledger.facts.core import Rebuild
 from mirrord.model.intervals import Interval, joined, uncovered
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord, OwnBatch
@@ -156,7 +158,9 @@ def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
         if begins and min(begins) < first + batch.count:
             lane.log.earlier += ((max(first, min(begins)), first + batch.count),)
     if lane.record is not None:
-        lane.log.reassigned += tuple(reassigned_since(lane.record, own, lane.resume_position.ordinal))
+        others = tuple(reassigned_since(lane.record, own, lane.resume_position.ordinal))
+        lane.log.reassigned += others
+        lane.log.earlier = tuple(joined((*lane.log.earlier, *others)))
 
 
 def trusted_below(lane: Lane) -> int:
@@ -170,17 +174,37 @@ def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> 
     appended (see `note_earlier`). The target log therefore has other records than those in the map. `near` is an
     ordinal near those of the batches.
 
-    A rebuilt map has the records that the target had then, so only ordinals count that were not rebuilt, or that were
-    assigned later. If the map says that it is not known which records the target has under some of these ordinals
-    (`HoleFound.is_open`), they are left out."""
-    count, rebuilt_from = record.rebuilt
+    A rebuilt map has the records that the target had then. Of the earlier batches, only those that were in that log are
+    certainly in the map, unless their ordinals were assigned later. If the map says that it is not known which records
+    the target has under some of these ordinals (`HoleFound.is_open`), they are left out."""
     for batch in own:
         first = nearest(batch.base_sequence, near)
         found: list[Interval] = []
-        for number, (_, each) in enumerate(record.rewinds):
-            start, end = max(first, each.first, each.ordinal), first + batch.count
-            end = end if number >= count else min(end, rebuilt_from)
-            if 0 <= batch.leader_epoch < each.leader_epoch and start < end:
-                found.append((start, end))
+        for piece, rebuild in _by_rebuild(record.rebuilds, first, first + batch.count):
+            later = record.rewinds[rebuild.rewinds :] if rebuild is not None else record.rewinds
+            starts = (max(each.first, each.ordinal) for _, each in later if 0 <= batch.leader_epoch < each.leader_epoch)
+            found += [(max(start, piece[0]), piece[1]) for start in starts if start < piece[1]]
+            found += _not_rebuilt(rebuild, piece, batch.leader_epoch) if rebuild is not None else ()
         unknown = [(hole.first, hole.last + 1) for hole in record.holes if hole.is_open] if found else []
         yield from (part for whole in joined(found) for part in uncovered(whole, unknown))
+
+
+def _by_rebuild(rebuilds: Sequence[Rebuild], first: int, end: int) -> Iterator[tuple[Interval, Rebuild | None]]:
+    """Split the ordinals [first, end) where rebuilds of the map begin. Yield each piece with the rebuild that applies
+    to it, or with None."""
+    begins = [(0, None), *((each.first, each) for each in rebuilds)]
+    for (begin, rebuild), (behind, _) in pairwise([*begins, (NEVER, None)]):
+        piece = max(first, begin), min(end, behind)
+        if piece[0] < piece[1]:
+            yield piece, rebuild
+
+
+def _not_rebuilt(rebuild: Rebuild, piece: Interval, leader_epoch: int) -> Iterator[Interval]:
+    """Yield the ordinals in `piece` for which the rebuild had found a batch of another leader epoch than this one. A
+    batch of this epoch had been appended before the rebuild, and was in another log then."""
+    if not 0 <= leader_epoch < rebuild.leader_epoch:
+        return
+    for (begin, epoch), (behind, _) in pairwise([*rebuild.found_epochs, (NEVER, -1)]):
+        start, end = max(begin, piece[0]), min(behind, piece[1])
+        if start < end and 0 <= epoch != leader_epoch:
+            yield start, end

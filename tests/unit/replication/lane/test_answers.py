@@ -13,6 +13,7 @@ from mirrord.ledger.facts.core import (
     LaneHalted,
     LaneOpened,
     Mode,
+    Rebuild,
     Rewound,
     SourceRun,
     TakeoverChecked,
@@ -77,7 +78,7 @@ class Record:
     regiven: int = -1
     regiven_until: int = -1
     rewinds: tuple[tuple[int, Rewound], ...] = ()
-    rebuilt: tuple[int, int] = (0, 0)
+    rebuilds: tuple[Rebuild, ...] = ()
     displaced: tuple[Displaced, ...] = ()
     holes: tuple[HoleFound, ...] = ()
     truncations: tuple[tuple[int, int], ...] = ()

@@ -150,7 +150,7 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     assert append.facts == (
         SourceRun(LANE, 2, (Run(10, 10), Run(12, 14), Run(13, 14), Run(16, 12), Run(18, 17))),
-        MapRebuilt(LANE, 2, 10, 15, 18, withdraws_verdicts=True),
+        MapRebuilt(LANE, 2, 10, 15, 18, withdraws_verdicts=True, leader_epoch=1, found_epochs=((10, -1), (16, 1))),
         VerdictGiven(
             LANE,
             2,

@@ -4,9 +4,11 @@ from collections import deque
 
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
+from mirrord.ledger.facts.core import HoleFound, LaneHalted, SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.source import last_copied, source_epochs
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import Append, Chunk
+from mirrord.replication.lane.source import last_copied, source_epochs, truncation
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 
@@ -49,6 +51,25 @@ def test_the_first_lost_record_after_a_hole(start: int, end: int, lost: int) -> 
     assert last_copied.first_lost(play.lane, start, end) == lost
     play.lane.position, play.lane.plan = 3, deque((Run(10, 12),))
     assert last_copied.first_lost(play.lane, start, end) == (3 if start == 3 else lost)  # it was to be copied again
+
+
+def test_a_halt_names_the_first_lost_record() -> None:
+    """LIE. The lane goes back to offset 8, where epoch 2 may have begun, but the first lost record is offset 10. The
+    line of the halt named offsets 8 and 9 as well, although they had been skipped."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0), Run(8, 10)), (), ((0, 1), (8, 2))))
+    play.begin("second")
+    lane = play.lane
+    lane.phase, lane.on_loss, lane.next_ordinal, lane.position = Phase.COPYING, "halt", 10, 12
+    lane.seen.take_over([(0, 1), (8, 2)], 12)
+    effects = truncation.fetch_diverged(
+        lane, 0.0, Chunk(0, 0, 12, 12, 0, (), bytearray(), 0, 0, diverging_epoch=1, diverging_end=12)
+    )
+    assert "[10, 12)" in lane.halt.line
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    (fact,) = append.facts
+    assert isinstance(fact, LaneHalted)
+    assert (fact.start, fact.end) == (8, 12)
 
 
 def test_records_of_unknown_epochs_after_a_hole_do_not_hide_those_before_them() -> None:

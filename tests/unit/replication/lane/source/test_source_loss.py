@@ -3,7 +3,7 @@
 import pytest
 
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
-from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
+from mirrord.ledger.facts.core import HoleFound, LaneHalted, SourceRun, Verdict
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
@@ -102,12 +102,20 @@ def test_records_that_the_source_has_lost_are_reported_and_their_offsets_copied_
     assert play.lane.history.unconfirmed_chunk is None
 
 
-def test_a_flow_that_halts_for_losses_halts(leapt: Leapt) -> None:
+@pytest.mark.parametrize(
+    ("epoch", "end", "start", "lost"), [(4, 11, 11, "[11, 13)"), (1, 10, 8, "[8, 13)"), (1, 4, 4, "[4, 13)")]
+)
+def test_a_flow_that_halts_for_losses_halts(leapt: Leapt, epoch: int, end: int, start: int, lost: str) -> None:
+    """LIE. The line of the halt named the offsets to which the lane would go back as well."""
     play, _ = leapt
     play.lane.on_loss = "halt"
-    play.tell(DivergenceAnswer(fetched(*leapt).question, 0, 4, 11))
+    effects = play.tell(DivergenceAnswer(fetched(*leapt).question, 0, epoch, end))
     assert play.lane.phase is Phase.HALTED
-    assert "[11, 13)" in play.lane.halt.line
+    assert lost in play.lane.halt.line
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    (fact,) = append.facts
+    assert isinstance(fact, LaneHalted)
+    assert (fact.start, fact.end) == (start, 13)
 
 
 def test_a_source_that_does_not_answer_is_asked_again(leapt: Leapt) -> None:

@@ -28,6 +28,7 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from tests.sim import toy
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
@@ -255,6 +256,22 @@ def test_only_records_that_were_not_copied_are_reported_as_lost() -> None:
     play, fetch = taken()
     line = one(deleted(play, fetch, 10), Lost).line
     assert line == "orders-0: source offsets [0, 6) and [8, 10) were deleted before they were copied"
+
+
+def test_a_lane_that_halts_at_losses_names_only_records_that_were_not_copied() -> None:
+    """LIE. The line of the halt included offsets 6 and 7 as well."""
+    play, fetch = taken()
+    play.lane.on_loss = "halt"
+    line = one(deleted(play, fetch, 10), Halted).line
+    assert line == "orders-0: source offsets [0, 6) and [8, 10) were deleted before they were copied"
+
+
+def test_a_halt_does_not_name_records_that_are_skipped() -> None:
+    play, fetch = taken()
+    play.lane.on_loss = "halt"
+    play.lane.left_out = [LeftOut(1, 2, "rejected"), LeftOut(4, 9, "skipped")]
+    line = one(deleted(play, fetch, 10), Halted).line
+    assert line == "orders-0: source offsets [0, 1) and [2, 4) and [9, 10) were deleted before they were copied"
 
 
 @pytest.mark.parametrize("log_start", [6, 8, 10])

@@ -140,3 +140,34 @@ def test_a_rebuilt_map_has_the_records_of_earlier_batches(copied: Faulty) -> Non
     assert list(reassigned_since(copied.record, CAME_BACK, 10)) == [(7, 8)]
     copied.fold(SourceRun(LANE, 2, (Run(9, 30),), rewound=Rewound(9, 9, 20, 4)))
     assert list(reassigned_since(copied.record, CAME_BACK, 10)) == [(7, 8), (9, 10)]
+
+
+def test_a_later_rebuild_does_not_say_what_the_target_has_under_lower_ordinals(copied: Faulty) -> None:
+    """LIE. The map was rebuilt from ordinal 7 on, ordinal 8 was then assigned to another record, and the map was
+    rebuilt from ordinal 9 on. The reassignment of ordinal 8 was taken for one before its rebuild."""
+    copied.fold(SourceRun(LANE, 2, (Run(7, 5),)), MapRebuilt(LANE, 2, 7, 9, 10))
+    copied.fold(SourceRun(LANE, 2, (Run(8, 30),), rewound=Rewound(8, 8, 20, 4)), MapRebuilt(LANE, 2, 9, 9, 10))
+    assert list(reassigned_since(copied.record, CAME_BACK, 10)) == [(8, 9)]
+    copied.fold(MapRebuilt(LANE, 2, 8, 9, 10))
+    assert list(reassigned_since(copied.record, CAME_BACK, 10)) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        (OwnBatch(7, 3, 7, 0, 1), [(7, 8), (9, 10)]),
+        (OwnBatch(7, 3, 7, 0, 2), [(8, 9)]),
+        (OwnBatch(7, 3, 7, 0, 3), [(7, 10)]),
+        (OwnBatch(7, 3, 7, 0, 4), []),
+        (OwnBatch(10, 2, 10, 0, 3), [(11, 12)]),
+    ],
+    ids=["first", "second", "neither", "since", "lacked, and behind"],
+)
+def test_a_rebuilt_map_has_only_the_batches_that_were_in_the_log(
+    copied: Faulty, own: OwnBatch, others: list[tuple[int, int]]
+) -> None:
+    """LIE. The log of epoch 4 had ordinals 7 and 9 in batches of epoch 2, and ordinal 8 in one of epoch 1. A log that
+    comes back later has batches of the same ordinals that the rebuild had not read."""
+    found = ((7, 2), (8, 1), (9, 2), (10, -1), (11, 4))
+    copied.fold(MapRebuilt(LANE, 2, 7, 10, 11, leader_epoch=4, found_epochs=found))
+    assert list(reassigned_since(copied.record, (own,), 10)) == others
