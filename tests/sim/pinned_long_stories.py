@@ -184,6 +184,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("removed_from_its_batch", "lost_and_cleaned", "later_batches_follow_lost_ones", "lost_and_expired"),
     ),
+    # A refused record was replaced, and the map was rebuilt after it
+    (
+        708536653992,
+        "plain, old records",
+        "sequence",
+        ("bytes_after_a_drain", "lost_before_a_comparison", "truncated_after_an_epoch", "letters_in_doubt"),
+    ),
 )
 """Stories with traps (`tests.sim.traps`) that have as many steps as `bench.stories` plays."""
 BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
