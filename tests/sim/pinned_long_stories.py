@@ -184,6 +184,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("removed_from_its_batch", "lost_and_cleaned", "later_batches_follow_lost_ones", "lost_and_expired"),
     ),
+    # The log ended before the last acknowledged records, and nothing else showed that it had lost them
+    (
+        862150746223,
+        "compacted copy, beside others, old records",
+        "sequence",
+        ("lost_while_idle", "bytes_after_the_next_holder"),
+    ),
     # A refused record was replaced, and the map was rebuilt after it
     (
         708536653992,

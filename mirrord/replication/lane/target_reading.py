@@ -270,7 +270,7 @@ def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
     purpose = "resume" if is_whole else "verify"
     begin = lane.log.shared if is_whole else target_scan.begin_above(lane, lane.log.shared)
     start, expected = max(begin, lane.log.log_start), lane.resume_position.ordinal
-    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected)]
+    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected, known_until(lane))]
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:
