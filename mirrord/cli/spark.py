@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from mirrord.config.jobs import MASTER_RULE, check_master
+from mirrord.config.jobs import MASTER_RULE, SparkSettings, check_master
 from mirrord.model.errors import ConfigError
 
 _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
@@ -28,9 +28,9 @@ def check_topics(arguments: argparse.Namespace) -> None:
             raise ConfigError(f'--topics: "{pattern}" is not a regular expression: {error}') from None
 
 
-def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
+def spark_settings(arguments: argparse.Namespace) -> SparkSettings:
     """Return the Spark properties that were given on the command line. Raises ConfigError."""
-    settings: dict[str, str] = {}
+    settings: SparkSettings = {}
     for given in arguments.spark:
         match = _SETTING.fullmatch(given)
         if match is None:

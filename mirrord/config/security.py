@@ -3,8 +3,9 @@ themselves. A reference is resolved only in the process that connects to the clu
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -16,6 +17,7 @@ from mirrord.config.value_kinds import BOOLEAN, TEXT, ValueKind, one_of
 from mirrord.model.errors import EnvironmentFault
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+S = TypeVar("S")
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 REFERENCE_RULE = (
@@ -40,6 +42,16 @@ class Secret(msgspec.Struct, frozen=True):
     """A reference to a secret. It never contains the secret, and it prints as `***`."""
 
     reference: str
+
+    @staticmethod
+    def of_table(found: object) -> "Secret | None":
+        """Return the reference in a table of the form `{ secret = "env:NAME" }`, which stands for a string in a table
+        of settings. Return None for any other value.
+
+        Raises ValueError if the table has this form, but contains no reference.
+        """
+        table = cast(dict[str, object], found) if isinstance(found, dict) else {}
+        return Secret.parse(table["secret"]) if list(table) == ["secret"] else None
 
     @staticmethod
     def parse(found: object) -> "Secret":
@@ -84,6 +96,16 @@ class Secret(msgspec.Struct, frozen=True):
         return "***"
 
     __str__ = __repr__
+
+
+def resolved_settings(settings: Mapping[str, S | Secret]) -> dict[str, S | str]:
+    """Return a table of settings with each reference to a secret replaced by the secret. Raises EnvironmentFault."""
+    return {name: value.resolve() if isinstance(value, Secret) else value for name, value in settings.items()}
+
+
+def settings_below(settings: Mapping[str, S | Secret], folder: Path) -> dict[str, S | Secret]:
+    """Return a table of settings, with relative paths of secrets resolved against this folder."""
+    return {name: value.below(folder) if isinstance(value, Secret) else value for name, value in settings.items()}
 
 
 def _variable(name: str) -> str:
