@@ -191,6 +191,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("lost_while_idle", "bytes_after_the_next_holder"),
     ),
+    # An interrupted comparison was to be repeated up to an end that the log no longer has
+    (
+        842680713216,
+        "plain",
+        "sequence",
+        ("lost_beside_others", "isolation_changed", "last_records_cleaned_behind_a_filter", "lost_and_expired"),
+    ),
     # A refused record was replaced, and the map was rebuilt after it
     (
         708536653992,
