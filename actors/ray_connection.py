@@ -26,6 +26,7 @@ from actors.ray_access import check_token_mode, has_token_mode, private_cluster
 from actors.ray_logs import sweep
 from mirrord.config.schema import RayConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.runtime.process_hardening import bare_environment
 
 OBJECT_STORE_BYTES = 80 << 20
 """The smallest size of the object store that Ray accepts. Records never pass through the object store."""
@@ -137,7 +138,9 @@ class RayConnection:
         for attempt in range(1, TRIES + 1):
             self._folder = Path(tempfile.mkdtemp(prefix="mirrord-ray-", dir=SHORT_FOLDER))
             command = [sys.executable, "-I", "-S", janitor.__file__, str(self._folder)]
-            self._janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            self._janitor = subprocess.Popen(
+                command, stdin=subprocess.PIPE, start_new_session=True, env=bare_environment()
+            )
             try:
                 self.token_file = str(self._access.enter_context(private_cluster(self._folder)))
                 context = _ray.init(

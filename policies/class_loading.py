@@ -18,6 +18,7 @@ from mirrord.config.policy_checks import unknown
 from mirrord.config.policy_names import Argument, PolicySettings, is_class
 from mirrord.config.security import resolved_settings
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.known_secrets import mask
 from mirrord.model.names import Alias
 
 LONGEST_LINE = 200
@@ -99,7 +100,7 @@ def _make_own(
 
 def line_of(error: BaseException) -> str:
     """Return the type and the message of an exception as one short line."""
-    lines = f"{type(error).__name__}: {error}".strip().splitlines()
+    lines = mask(f"{type(error).__name__}: {error}").strip().splitlines()
     return lines[0].removesuffix(": ")[:LONGEST_LINE]
 
 

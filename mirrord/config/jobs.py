@@ -21,6 +21,9 @@ _SPARK_RULE = (
     'settings of Spark such as spark.master = "local[2]": strings, numbers, true or false, and secrets such as '
     '{ secret = "env:NAME" }'
 )
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The environment variable with which spark-submit passes on the port of the Java process that it has started.
+pyspark.java_gateway reads this variable."""
 _YEAR_MS = 365 * 86_400_000
 _EVERY = duration(10_000, _YEAR_MS)
 _NO_SCHEDULE = "only when the command is called"

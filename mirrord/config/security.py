@@ -15,6 +15,7 @@ from mirrord.config.property_providers import read_property
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import BOOLEAN, TEXT, ValueKind, one_of
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.known_secrets import remember
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 S = TypeVar("S")
@@ -74,7 +75,8 @@ class Secret(msgspec.Struct, frozen=True):
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """Return the secret. If it is in a file, line breaks at the end of the file are removed.
+        """Return the secret. If it is in a file, line breaks at the end of the file are removed. From now on,
+        this process masks the secret in everything that it writes.
 
         Raises EnvironmentFault if the secret is missing or blank.
         """
@@ -90,6 +92,7 @@ class Secret(msgspec.Struct, frozen=True):
             # The secret may be in a file that is still being written, or that holds only a byte order mark. It may also
             # be an empty value in a properties file. An empty token would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
+        remember(text)
         return text
 
     def __repr__(self) -> str:

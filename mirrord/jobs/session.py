@@ -17,16 +17,13 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
 from pyspark.sql import SparkSession
 
-from mirrord.config.jobs import SparkSettings
+from mirrord.config.jobs import SUBMITTED, SparkSettings
 from mirrord.config.security import resolved_settings
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.java import OLDEST_JAVA, find_java
 
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The environment variable with which spark-submit passes on the port of the Java process that it has started.
-pyspark.java_gateway reads this variable."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
@@ -52,7 +49,7 @@ def open_session(name: str, settings: SparkSettings) -> Generator[Any]:
     """
     # If spark-submit has started Java, it has chosen the master and everything else that must be set before Java
     # starts.
-    is_submitted = _SUBMITTED in os.environ
+    is_submitted = SUBMITTED in os.environ
     master = str(settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL))
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
     # Spark workers use the same Python as this process.

@@ -322,7 +322,7 @@ class _Lines:
     def of(self, address: str, dashboard: str, token_file: str) -> contextlib.AbstractContextManager[None]:
         """Log the address of the daemon, that of the Ray dashboard, and the file with the dashboard's token. Return a
         context manager that does nothing, because log lines need no live display."""
-        log.info("daemon_ready", http=address, dashboard=dashboard, dashboard_token_file=token_file)
+        log.info("daemon_ready", http=address, dashboard=dashboard, dashboard_auth_file=token_file)
         return contextlib.nullcontext()
 
     def show(self, status: Status) -> None:
