@@ -1,5 +1,7 @@
 """What the ledger says, and what a compacted target holds, once retention has deleted records of the target."""
 
+from collections.abc import Set as AbstractSet
+
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import LaneState
 from tests.sim.host import LANE
@@ -44,7 +46,17 @@ def was_deleted(world: World, number: int) -> bool:
     broker, key = world.target.brokers[world.target.leader], world.target.key
     deleted = {each for stored in broker.history if stored.end <= broker.start for each in stored.numbers if each}
     is_superseded = number in world.target.cleaned or number in world.known.presumed
+    is_superseded = is_superseded or _was_left_out(world, number, deleted)
     return number in deleted or (is_superseded and key(number) in map(key, deleted))
+
+
+def _was_left_out(world: World, number: int, deleted: AbstractSet[int]) -> bool:
+    """A plan left this record out because of a foreign one of its key. Retention has deleted that or a later one, with
+    all records before it."""
+    key = world.target.key
+    seen = range(world.known.appended.get(number, 0) + 1, world.known.left_out.get(number, 0) + 1)
+    first = next((each for each in seen if key(each) == key(number)), None)
+    return first is not None and any(each <= -first and key(each) == key(number) for each in deleted)
 
 
 def was_cleaned(world: World, offset: int) -> bool:

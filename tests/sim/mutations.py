@@ -49,6 +49,7 @@ from mirrord.replication.lane.target.superseded_records import SupersededAnswer,
 from mirrord.replication.lane.transitions import Resume
 from tests.sim import mutations_of_handover as handover
 from tests.sim import mutations_of_host as host
+from tests.sim import mutations_of_reuse as reuse
 from tests.sim import mutations_of_sequences as sequences
 from tests.sim import mutations_of_transactions as beside
 from tests.sim.host import Shape
@@ -462,6 +463,7 @@ MUTATIONS = (
     Mutation("a hole is repaired", handover.a_hole_is_final, ""),
     Mutation("a log that went back is repaired", handover.a_log_that_went_back_is_final, ""),
     *(Mutation(*rule) for rule in host.RULES),
+    *(Mutation(*rule) for rule in reuse.RULES),
     *(Mutation(*rule) for rule in sequences.RULES),
     *(Mutation(*rule) for rule in beside.RULES),
 )

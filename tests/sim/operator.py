@@ -30,7 +30,7 @@ def decide_on_parked(world: World) -> bool:
     return True
 
 
-def seek(world: World) -> None:
+def seek(world: World, *, to_end: bool = False) -> None:
     """Command the lane to continue further ahead than its known position."""
     record, known = world.truth.lanes.get(LANE), world.progress
     if record is None or not record.source_runs or known is None:
@@ -38,7 +38,7 @@ def seek(world: World) -> None:
     start = max(known.source_offset, world.source.start)
     if start >= world.source.end:
         return
-    end = world.rng.randint(start + 1, min(world.source.end, start + 6))
+    end = world.source.end if to_end else world.rng.randint(start + 1, min(world.source.end, start + 6))
     fact = LaneSought(LANE, known.source_offset, end, world.source.start, Origin("ada@host", "", 0))
     world.write((fact,), 1)
     world.note(f"operator {fact}")

@@ -12,7 +12,8 @@ import pytest
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.pinned_stories import ALSO_FAILED, BEFORE_WRAP, LONG, LONG_STEPS, ONCE_FAILED, TRAPPED
+from tests.sim.pinned_long_stories import BEFORE_WRAP, LONG, LONG_STEPS
+from tests.sim.pinned_stories import ALSO_FAILED, ONCE_FAILED, TRAPPED
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import THEMES, shape_named
 from tests.sim.traps.setting import shape_with

@@ -252,6 +252,25 @@ def test_a_record_that_a_lookup_took_for_cleaned_may_be_missing_when_the_newer_o
     assert was_cleaned(world, world.source.offset_of[number]) is is_presumed
 
 
+@pytest.mark.parametrize(
+    ("seen", "count", "may_be_missing"),
+    [(2, 2, True), (1, 2, True), (0, 2, False), (2, 0, False), (2, 1, False)],
+    ids=["deleted", "a later one as well", "not seen by the lookup", "not deleted", "an older one"],
+)
+def test_a_record_that_a_plan_left_out_may_be_missing_when_the_newer_one_is_deleted(
+    seen: int, count: int, *, may_be_missing: bool
+) -> None:
+    """An election has removed the record. In the last case, the first foreign record is older than it."""
+    world = overwritten(-1, -2)
+    number = min(world.source.offset_of)
+    world.known.appended[number] = 1 if count == 1 else 0
+    world.known.looked_up[number] = [Lookup("r1", seen, 2)]
+    world.known.leave_out([number])
+    for broker in world.target.brokers:
+        broker.expire(count)
+    assert was_cleaned(world, world.source.offset_of[number]) is may_be_missing
+
+
 def test_a_lookup_takes_a_deleted_record_for_cleaned_together_with_those_after_it() -> None:
     world = World(1, shape_named("compacted copy, beside others"))
     world.target.keys = 1

@@ -55,12 +55,16 @@ def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Int
     missing from the log, or if other producers also write to the topic.
 
     Even if the batches that were found follow each other without a gap, records may be missing before or after them.
-    Records before them are missing if the first batch begins after the expected ordinal. If the lane is reading the log
-    again from before its resume position (`verify`), it is always assumed that records may be missing.
+    Records before them are missing if the first batch begins after the expected ordinal. Records after them are missing
+    if the last batch ends before the last acknowledged ordinal. If the lane is reading the log again from before its
+    resume position (`verify`), it is always assumed that records may be missing.
     """
+    if not own or others or asked.purpose == "verify":
+        return True
     held = sum(batch.count for batch in own)
     follows = all(
         (first.base_sequence + first.count - second.base_sequence) % SEQUENCES == 0 for first, second in pairwise(own)
     )
-    is_cut = bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
-    return is_cut or asked.purpose == "verify" or nearest(own[0].base_sequence, asked.expected) > asked.expected
+    first = nearest(own[0].base_sequence, asked.expected)
+    is_cut = not follows or held < asked.end - max(asked.start, own[0].base_offset)
+    return is_cut or first > asked.expected or first + held < asked.until

@@ -216,7 +216,8 @@ def decide(lane: Lane) -> Effects:
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
         lane.stage = Stage.SCAN
-        return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.log.end, lane.resume_position.ordinal)]
+        expected, until = lane.resume_position.ordinal, known_until(lane)
+        return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.log.end, expected, until)]
     ordinal = next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.resume_position.ordinal and lane.record is not None:

@@ -423,6 +423,9 @@ class AskScan(msgspec.Struct, frozen=True):
     expected: int = 0
     """If `purpose` is `resume`: the ordinal of the resume position. If the lane's batches begin with a later ordinal,
     records are missing from the log."""
+    until: int = 0
+    """If `purpose` is `resume`: the ordinal after the last acknowledged one. If the lane's batches end with an earlier
+    ordinal, the log has lost its last records, or a cleaner has removed them."""
 
 
 class AskCheck(msgspec.Struct, frozen=True):

@@ -175,11 +175,16 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
     """Return the result of a scan that began below the resume position. The ledger shows which ordinal the log should
     have first."""
-    own, is_lost = answer.own, has_lost_records(lane)
+    own, is_lost, known = answer.own, has_lost_records(lane), lane.resume_position.ordinal
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
         own, log = target_scan.from_ordinal(lane, own, log, first)
         found = target_scan.walk(lane, own, first, log)
+    elif (
+        not own and lane.mode == "at-least-once" and answer.start == lane.log.log_start and next_by_entry(lane) > known
+    ):
+        # The position was noted after other clients' records, before the lane requested what the broker remembers.
+        found = target_scan.all_deleted(lane, next_by_entry(lane), answer)
     elif not own:
         # If there is no record of the lane left to read, the runs show which ordinal was at the end of the log or at
         # the offset of another writer's first record.
@@ -283,7 +288,7 @@ def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
     purpose = "resume" if is_whole else "verify"
     begin = lane.log.shared if is_whole else target_scan.begin_above(lane, lane.log.shared)
     start, expected = max(begin, lane.log.log_start), lane.resume_position.ordinal
-    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected)]
+    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected, known_until(lane))]
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from mirrord.replication.lane.phases import Phase
 from tests.sim import late_bytes, liveness
-from tests.sim.traps.driving import copy_all, drive, on_the_way, pipelined
+from tests.sim.operator import seek
+from tests.sim.traps.driving import copy_all, drive, on_the_way, pipelined, save_position
 from tests.sim.traps.moments import Script, kill, may_start, pause
 
 if TYPE_CHECKING:
@@ -32,6 +33,36 @@ def source_ends_below_the_copies(story: "Story") -> Script:
     later = world.start_host(former_dead=True)
     drive(world, later, lambda: later.lane.phase is Phase.COPYING)
     liveness.check_resumed(world, later)
+
+
+def lost_after_a_leap(story: "Story") -> Script:
+    """An operator commands the lane to leap to the end of the source. It asks whether the source has the copied records
+    before that, and fetches without an epoch. The source then loses these records, and has nothing else at their
+    offsets yet."""
+    world = story.world
+    source = world.source
+    yield from pause(world)
+    host = pipelined(world)
+    if not host or source.open:
+        return
+    begin = len(source.log)
+    for _ in range(2):
+        source.append(world.rng.randint(1, 2), world.record_ms())
+    if copy_all(world) is not host or source.open:
+        return
+    save_position(host)
+    source.append(world.rng.randint(1, 2), world.record_ms())
+    seek(world, to_end=True)
+
+    def leapt() -> bool:
+        fetches = (content for kind, content in host.inbox if kind == "fetch")
+        return any(each.position == source.end and each.last_epoch < 0 for each in fetches)
+
+    if not drive(world, host, leapt):
+        return
+    world.note("trap: the source loses records before those over which the lane has leapt")
+    source.truncate(len(source.log) - begin - world.rng.randint(0, 1))
+    drive(world, host, lambda: host.lane.phase is Phase.HALTED or host.lane.position <= source.end)
 
 
 def expired_before_it_arrives(story: "Story") -> Script:

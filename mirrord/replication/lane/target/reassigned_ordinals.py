@@ -103,7 +103,8 @@ def compare_again(lane: Lane, ordinal: int) -> Effects:
     if known is None:
         return []
     start = min(known.start, _first_offset(lane, known.first))
-    lane.comparison.first_ack_check = replace(known, question=ask(lane), start=start)
+    # The log may have lost records, and its end may be lower than before.
+    lane.comparison.first_ack_check = replace(known, question=ask(lane), start=start, end=lane.expected)
     return [lane.comparison.first_ack_check]
 
 

@@ -25,5 +25,6 @@ def added(lane: Lane, missing: Missing) -> Missing:
     if missing.kind != "lost" or missing.leader_epoch < 0 or record is None or lane.notes:
         return missing
     last = min(missing.last, known_until(lane) - 1)
-    runs = (Run(ordinal, offset) for ordinal, offset, _ in record.target_runs.between(missing.first, last))
-    return replace(missing, recorded_at=tuple(run for run in runs if run.offset > missing.above))
+    pieces = record.target_runs.between(missing.first, last)
+    runs = (Run(ordinal, offset) for ordinal, offset, length in pieces if offset + length > missing.above)
+    return replace(missing, recorded_at=tuple(runs))

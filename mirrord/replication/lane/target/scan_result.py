@@ -61,14 +61,19 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
     recorded_at: tuple[Run, ...] = ()
-    """For `lost`: the runs of these ordinals in the ledger that begin above the target offset `above`. Other records
+    """For `lost`: the runs of these ordinals in the ledger that extend beyond the target offset `above`. Other records
     before the target offset of a lost record are older than it, unless they are from a later epoch."""
 
     def newer_from(self, ordinal: int) -> int:
         """Return a target offset for the missing record with this ordinal. A record with the same key at or above this
-        offset is newer than the missing record."""
+        offset is newer than the missing record.
+
+        A run may extend over records of other clients. They are at the offsets of ordinals before this one that only a
+        lookup took for appended.
+        """
         runs = bisect_right(self.recorded_at, ordinal, key=lambda run: run.ordinal)
-        return self.recorded_at[runs - 1].offset if runs else self.above
+        run = self.recorded_at[runs - 1] if runs else Run(ordinal, self.above)
+        return max(self.above, run.offset + ordinal - run.ordinal)
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -12,7 +12,9 @@ from tests.sim.transactions import TransactionalTarget, producer_id
 PRODUCER = 501
 
 
-def scanned(*ordinals: int, purpose: ScanPurpose = "resume", expected: int = 0, end: int = -1) -> ScanAnswer:
+def scanned(
+    *ordinals: int, purpose: ScanPurpose = "resume", expected: int = 0, end: int = -1, until: int = 0
+) -> ScanAnswer:
     """Scan a compacted topic in which the lane has batches of two records, which begin with these ordinals. Other
     clients wrote those that begin with -1."""
     target = FakeTarget()
@@ -24,7 +26,7 @@ def scanned(*ordinals: int, purpose: ScanPurpose = "resume", expected: int = 0, 
     async def compacts() -> bool:
         return True
 
-    asked = AskScan(1, purpose, PRODUCER, 0, target.end if end < 0 else end, expected)
+    asked = AskScan(1, purpose, PRODUCER, 0, target.end if end < 0 else end, expected, until)
     return at_once(scan(as_any(TargetReader(target)), PARTITION, asked, compacts))
 
 
@@ -45,6 +47,12 @@ def test_the_policy_matters_if_records_may_be_missing(
     ordinals: tuple[int, ...], expected: int, *, depends: bool
 ) -> None:
     assert scanned(*ordinals, expected=expected).compacts is depends
+
+
+@pytest.mark.parametrize(("until", "depends"), [(11, False), (12, False), (13, True)])
+def test_the_policy_matters_if_acknowledged_records_are_missing_at_the_end(until: int, *, depends: bool) -> None:
+    """ORDER. The lane did not look up the lost records, and put them over newer ones."""
+    assert scanned(8, 10, expected=9, until=until).compacts is depends
 
 
 def test_the_policy_matters_if_the_log_is_read_again_because_it_may_have_lost_records() -> None:

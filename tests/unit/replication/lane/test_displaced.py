@@ -111,6 +111,17 @@ def test_ordinals_acknowledged_before_a_loss_are_known_in_the_next_round(play: P
     assert known_until(play.lane) == 10
 
 
+def test_a_scan_says_up_to_which_ordinal_records_were_acknowledged(play: Play) -> None:
+    """While a comparison is pending, the resume position is below these records."""
+    play.lane.acknowledged = ((14, 1),)
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 14, 0))
+    assert isinstance(scan, AskScan)
+    assert (scan.expected, scan.until) == (10, 14)
+
+
 def test_a_record_of_a_later_leader_is_not_enough(play: Play) -> None:
     """Below the resume position the last record is in its place, but under a leader that may have lacked the records
     before it."""

@@ -17,15 +17,16 @@ from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 
 
-def acknowledged() -> tuple[Faulty, AskCheck]:
+def acknowledged(base_offset: int = 10) -> tuple[Faulty, AskCheck]:
     """The source no longer has offsets 10 and 11. A former holder, which has left the lane cleanly, may have sent them
-    under ordinal 10, under which the lane has copied offset 12. Return the comparison of ordinal 10."""
+    under ordinal 10, under which the lane has copied offset 12, after other clients' records up to `base_offset`.
+    Return the comparison of ordinal 10."""
     play = opened(*BEGUN)
     retake(play, 10, 10, 10, epoch=1)
     effects = play.chunk(one(play.ask_target(10, last=9), FetchFrom), 12)
     produce = one(play.bind_all(effects), Produce)
     assert play.record.regiven == 10
-    effects = play.tell(ProduceAnswer(play.lane.round, produce.batches[0], 0, 10))
+    effects = play.tell(ProduceAnswer(play.lane.round, produce.batches[0], 0, base_offset))
     play.bind_all(effects)
     return play, one(effects, AskCheck)
 
@@ -52,6 +53,15 @@ def test_an_interrupted_comparison_is_repeated() -> None:
     assert play.tell(CheckAnswer(former.question, 0, 10, 10, "equal")) == []
     play.bind_all(play.tell(CheckAnswer(check.question, 0, 10, 10, "equal", equal_until=11)))
     assert (play.lane.phase, play.lane.next_ordinal, play.record.regiven) == (Phase.COPYING, 11, -1)
+
+
+def test_a_repeated_comparison_reads_up_to_the_new_end_of_the_log() -> None:
+    """NO END. The election removed other clients' records, after which the lane's were appended. The comparison could
+    not be read before the log had grown to its former end again. A later comparison of all records is pending."""
+    play, _ = acknowledged(14)
+    play.lane.comparison.later_pending = True
+    check = one(after_election(play, OwnBatch(0, 10, 0, 0, 1), OwnBatch(10, 1, 10, 0, 1)), AskCheck)
+    assert (check.first, check.last, check.start, check.end) == (10, 10, 10, 11)
 
 
 def test_a_comparison_that_has_ended_is_not_repeated() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.ledger.facts.core import TargetRun
+from mirrord.ledger.facts.core import Displaced, TargetRun
 from mirrord.replication.lane.signals import OwnBatch, TargetMoved
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.unit.replication.lane.test_eighth_faults import again, bound, judged, read
@@ -38,6 +38,20 @@ def test_a_record_before_the_place_of_one_that_is_missing_between_own_batches_is
     asked = one(read(play, play.ask_target(9, epoch=3), (1, 7), own=AFTER_LOSS, others=((6, 7),)), AskSuperseded)
     answer = judged(asked, {5: b"a", 7: b"a", 10: b"a"}, (6, b"a", 1, -1), (7, b"b", 3, 11), (8, b"b", 3, 12))
     assert again(answer) == {6, 7, 8, 9, 10}
+
+
+def test_a_record_where_a_lookup_placed_ordinals_is_older_than_those_after_them() -> None:
+    """LOSS. Only a lookup took ordinals 5 to 8 for appended. Another client's record is at 6, and the target run
+    extends over it: ordinals 9 and 10 were acknowledged at 9 and 10. An election removed them, and a late batch of
+    ordinals 11 and 12 was appended at 9."""
+    looked_up = Displaced(5, 8, 5, 2, by_look_up=True)
+    play = opened(BEGUN[0], TargetRun(LANE, 1, 0, 0, 1), TargetRun(LANE, 1, 9, 9, 2, (looked_up,)))
+    retake(play, 11, 11, 11, epoch=2)
+    own = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(9, 2, 11, 0, 3))
+    asked = one(read(play, play.ask_target(11, epoch=3), (2, 9), own=own, others=((6, 7),)), AskSuperseded)
+    keys: dict[int, bytes] = dict.fromkeys((5, 6, 7, 8, 9, 10), b"a")
+    answer = judged(asked, keys, (6, b"a", 2, -1), (9, b"b", 3, 11), (10, b"b", 3, 12))
+    assert again(answer) == {9, 10}
 
 
 def test_displaced_ordinals_are_recorded_with_their_own_places() -> None:

@@ -5,6 +5,7 @@ from collections import deque
 import pytest
 
 from mirrord.ledger.facts.core import HoleFound, LaneHalted, SourceRun, Verdict
+from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Chunk
@@ -201,3 +202,32 @@ def test_the_epoch_before_an_offset_is_that_of_the_record_that_was_read_last(off
     play.lane.next_ordinal = play.lane.acked = 12
     play.lane.position, play.lane.plan = 3, deque((Run(14, 10),))
     assert last_copied.before(play.lane, offset) == epoch
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(0, (1, 0)), (-1, None)])
+def test_the_source_is_asked_about_a_refused_record(epoch: int, known: tuple[int, int] | None) -> None:
+    """LOSS. The target had refused the record of offset 0. The source then lost all its records, and a rebuild could
+    not determine those of ordinals 0 and 1. The record that the source has at offset 0 now was never copied."""
+    play = Play.opened()
+    play.fold(Quarantined(LANE, 1, 0, 1, 87, "refused", skip=True, epoch=epoch))
+    play.fold(SourceRun(LANE, 1, (Run(0, 1),), (Verdict(0, 1, "rejected"),), ((0, 0),)))
+    play.fold(SourceRun(LANE, 1, (Run(0, 1), Run(2, 1)), (), ((0, -1), (2, 3))), HoleFound(LANE, 1, 0, 1, 2, 2))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 2
+    play.lane.position = 1
+    assert last_copied.last_copied(play.lane) == known
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(3, (3, 3)), (1, (4, 1))])
+def test_the_source_is_not_asked_about_a_refused_record_that_it_has_replaced(
+    epoch: int, known: tuple[int, int]
+) -> None:
+    """A record of this epoch was copied from offset 2. Offset 3 is a transaction marker now, and was a refused record
+    of epoch 1."""
+    play = Play.opened()
+    play.fold(Quarantined(LANE, 1, 3, 4, 87, "refused", skip=True, epoch=1))
+    play.fold(SourceRun(LANE, 1, (Run(0, 2),), (), ((0, epoch),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 1
+    play.lane.position = 4
+    assert last_copied.last_copied(play.lane) == known

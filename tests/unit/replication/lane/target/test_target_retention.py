@@ -243,44 +243,53 @@ def test_what_an_expiring_producer_had_appended_above_the_position_is_looked_for
     assert one(sandwich(play, 16, 10, 10, old_ms), AskScan)
 
 
-def at_least_once(error: int, base_offset: int) -> tuple[Faulty, Effects]:
+def at_least_once(error: int, base_offset: int, end: int = 13) -> tuple[Faulty, Effects]:
     """A lane that does not rely on what the broker remembers begins above ordinal 9. Retention has deleted ordinals 10
-    to 12, and the broker recognizes the first one that the lane sends, or refuses it. Return the effects of the next
-    attempt."""
+    to 12, and the broker recognizes the first one that the lane sends, or refuses it. Other clients' records follow, up
+    to offset `end`. Return the effects of the next attempt."""
     play = opened(*BEGUN)
     retake(play, 10, 10, 10, epoch=1)
     play.lane.mode = "at-least-once"
-    play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
-    play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
-    effects = play.tell(VisibleAnswer(play.lane.asked, 0, 13, 13))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    effects = play.tell(VisibleAnswer(play.lane.asked, 0, end, 13))
     for wake in [each for each in effects if isinstance(each, Wake)]:
         play.now = wake.at
         play.tell(Woken(wake.question))
-        play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
-        play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
-        effects = play.tell(VisibleAnswer(play.lane.asked, 0, 13, 13))
-    scan = one(effects, AskScan)
-    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
-    asked = one(play.chunk(one(effects, FetchFrom), 10), AskEnd)
-    (batch,) = one(play.tell(EndAnswer(asked.question, 0, 1, 13)), Produce).batches
+        play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+        play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+        effects = play.tell(VisibleAnswer(play.lane.asked, 0, end, 13))
+    asked = one(play.chunk(one(_scanned(play, effects), FetchFrom), 10), AskEnd)
+    (batch,) = one(play.tell(EndAnswer(asked.question, 0, 1, end)), Produce).batches
     effects = play.tell(ProduceAnswer(play.lane.round, batch, error, base_offset))
     for wake in [each for each in effects if isinstance(each, Wake)]:
         play.now = wake.at
         play.tell(Woken(wake.question))
-    return play, play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
+    return play, play.tell(EndAnswer(play.lane.asked, 0, 1, end))
 
 
+def _scanned(play: Faulty, effects: Effects) -> Effects:
+    """The log has only other clients' records."""
+    while scans := [each for each in effects if isinstance(each, AskScan)]:
+        (scan,) = scans
+        others = ((scan.start, scan.end),) if scan.start < scan.end else ()
+        effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, False))
+    return effects
+
+
+@pytest.mark.parametrize("end", [13, 15])
 @pytest.mark.parametrize(("error", "base_offset"), [(0, 10), (45, -1)])
-def test_deleted_records_that_the_broker_remembers_follow_under_later_ordinals(error: int, base_offset: int) -> None:
+def test_deleted_records_that_the_broker_remembers_follow_under_later_ordinals(
+    error: int, base_offset: int, end: int
+) -> None:
     """LIVELOCK, or NEEDLESS HALT. The lane sent the same records again and again. They may not be those that the broker
-    remembers under these ordinals."""
-    play, effects = at_least_once(error, base_offset)
+    remembers under these ordinals. If other clients have written records after the deleted ones, the lane has noted its
+    position after these."""
+    play, effects = at_least_once(error, base_offset, end)
     asked = one(effects, AskProducers)
     play.tell(ProducersAnswer(asked.question, 0, ProducerEntry(12, 1000)))
-    play.tell(EndAnswer(play.lane.asked, 0, 1, 13))
-    effects = play.tell(VisibleAnswer(play.lane.asked, 0, 13, 13))
-    scan = one(effects, AskScan)
-    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), (), False))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    effects = _scanned(play, play.tell(VisibleAnswer(play.lane.asked, 0, end, 13)))
     play.bind_all(checked(play, effects, 10, 12))
     assert [(hole.first, hole.last) for hole in play.record.holes if hole.first <= hole.last] == [(10, 12)]
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 13, 10)

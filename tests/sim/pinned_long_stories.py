@@ -1,0 +1,228 @@
+"""Long stories that once failed: seed, theme, mode, traps (`tests.sim.test_sim`)."""
+
+from mirrord.ledger.facts.core import Mode
+
+LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
+    (
+        839006218064,
+        "target retention",
+        "at-least-once",
+        ("another_branch", "lost_beside_a_hole", "expired_and_compared_again"),
+    ),
+    (
+        1049825571003,
+        "plain, old records",
+        "sequence",
+        ("lease_before_a_fact_is_written", "source_ends_below_the_copies", "expired_while_away"),
+    ),
+    (
+        1055167889428,
+        "source truncated, old records",
+        "at-least-once",
+        ("removed_from_its_batch", "lost_and_expired", "cleaned_before_a_takeover"),
+    ),
+    (
+        354255650844,
+        "plain, old records",
+        "sequence",
+        ("truncated_after_an_epoch", "deleted_under_late_bytes", "unreadable_gap", "bytes_after_the_next_holder"),
+    ),
+    (
+        586390548859,
+        "target retention",
+        "sequence",
+        (
+            "bytes_of_the_former_holder",
+            "lost_twice",
+            "bytes_after_the_next_holder",
+            "a_gap_before_the_ledger_answers",
+        ),
+    ),
+    (898560975924, "compacted copy", "sequence", ("a_gap_before_the_ledger_answers", "letters_in_doubt")),
+    (
+        90314875899,
+        "plain, old records",
+        "sequence",
+        ("truncated_after_an_epoch", "letters_in_doubt", "a_gap_before_the_ledger_answers"),
+    ),
+    (606876713370, "target retention, old records", "at-least-once", ("others_where_all_copies_were",)),
+    (
+        391158409425,
+        "plain",
+        "sequence",
+        ("isolation_changed", "removed_from_its_batch", "lost_beside_others", "lost_and_expired"),
+    ),
+    (
+        420656938894,
+        "sought, refused and filtered",
+        "sequence",
+        (
+            "removed_under_way",
+            "removed_under_a_former_holder",
+            "removed_under_a_dead_holder",
+            "batch_where_copies_were",
+        ),
+    ),
+    # The source deleted records that were to be copied again
+    (
+        495137029483,
+        "plain",
+        "sequence",
+        ("lost_beside_a_hole", "sought_before_a_takeover", "expired_while_away"),
+    ),
+    (
+        526591830461,
+        "refused and parked, old records",
+        "sequence",
+        ("batch_where_copies_were", "lost_while_idle", "expired_before_it_arrives"),
+    ),
+    # Nothing shows that the source has used the offsets of aborted records again
+    (
+        497327090786,
+        "refused and parked, old records",
+        "sequence",
+        ("removed_under_way", "removed_beside_a_hole", "another_branch", "expired_while_away"),
+    ),
+    (
+        411071184208,
+        "late",
+        "sequence",
+        ("a_gap_before_the_ledger_answers", "leader_in_the_sandwich", "expired_while_away", "another_branch"),
+    ),
+    (852492726432, "source truncated", "sequence", ("another_branch", "letters_in_doubt")),
+    (
+        681306758800,
+        "plain",
+        "sequence",
+        ("letters_in_doubt", "lost_before_a_comparison", "truncated_while_away"),
+    ),
+    (1098195756766, "source truncated", "sequence", ("letters_in_doubt", "another_branch")),
+    (991551390201, "target retention, old records", "sequence", ("cleaned_before_a_takeover", "lost_beside_others")),
+    (
+        933169076796,
+        "plain",
+        "sequence",
+        (
+            "refused_and_forgotten",
+            "source_ends_below_the_copies",
+            "position_of_a_slow_first_holder",
+            "batch_where_copies_were",
+        ),
+    ),
+    (
+        174783548694,
+        "retention",
+        "sequence",
+        ("foreign_between_two_batches", "another_branch", "lost_beside_a_hole", "expired_while_away"),
+    ),
+    (
+        955408873624,
+        "source truncated, handed over",
+        "sequence",
+        ("two_takers_at_once", "letters_in_doubt", "unreplicated_at_the_start"),
+    ),
+    (791215179570, "target retention", "sequence", ("lost_beside_others", "last_records_cleaned")),
+    # The state had forgotten verdicts that no longer applied
+    (
+        921392853632,
+        "plain",
+        "sequence",
+        ("killed_with_decided_records", "disconnected_with_decided_records", "everything_lost_before_a_handoff"),
+    ),
+    (
+        1090902750124,
+        "suspended brokers",
+        "sequence",
+        ("killed_with_decided_records", "disconnected_with_decided_records", "everything_lost_before_a_handoff"),
+    ),
+    # An election brought back records whose ordinals had been given to others, and the source had deleted both
+    (
+        769700231751,
+        "compacted copy, beside others, old records",
+        "sequence",
+        ("expired_while_away", "election_while_idle", "bytes_after_a_drain"),
+    ),
+    # The source lost records that had been left out of a compacted copy
+    (
+        100603398303,
+        "compacted copy, unclean, beside others + source truncated twice",
+        "sequence",
+        ("drain_in_doubt", "everything_lost_before_a_handoff", "lost_while_idle"),
+    ),
+    (
+        531910410049,
+        "compacted copy, beside others, old records",
+        "sequence",
+        (
+            "another_branch",
+            "batch_where_copies_were",
+            "lease_of_a_suspended_daemon",
+            "everything_lost_before_a_handoff",
+        ),
+    ),
+    (
+        546954364999,
+        "compacted copy, unclean",
+        "sequence",
+        (
+            "two_takers",
+            "another_branch",
+            "everything_lost_before_a_handoff",
+            "lost_before_the_position_is_saved",
+        ),
+    ),
+    (
+        972943822398,
+        "compacted copy, unclean",
+        "sequence",
+        ("another_branch", "others_where_all_copies_were", "foreign_in_between"),
+    ),
+    # Another client's record was where a lookup had placed the lane's ordinals
+    (
+        873235481929,
+        "plain, old records",
+        "sequence",
+        ("removed_from_its_batch", "lost_and_cleaned", "later_batches_follow_lost_ones", "lost_and_expired"),
+    ),
+    # The log ended before the last acknowledged records, and nothing else showed that it had lost them
+    (
+        862150746223,
+        "compacted copy, beside others, old records",
+        "sequence",
+        ("lost_while_idle", "bytes_after_the_next_holder"),
+    ),
+    # An interrupted comparison was to be repeated up to an end that the log no longer has
+    (
+        842680713216,
+        "plain",
+        "sequence",
+        ("lost_beside_others", "isolation_changed", "last_records_cleaned_behind_a_filter", "lost_and_expired"),
+    ),
+    # A refused record was replaced, and the map was rebuilt after it
+    (
+        708536653992,
+        "plain, old records",
+        "sequence",
+        ("bytes_after_a_drain", "lost_before_a_comparison", "truncated_after_an_epoch", "letters_in_doubt"),
+    ),
+)
+"""Stories with traps (`tests.sim.traps`) that have as many steps as `bench.stories` plays."""
+BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
+    (
+        334085989338,
+        "unclean, old records",
+        "sequence",
+        ("batch_where_copies_were", "lost_before_the_first_fetch", "foreign_between_two_batches"),
+        31,
+    ),
+    # Retention deleted another client's record, because of which lost records had been left out
+    (
+        606915920804,
+        "target retention, old records",
+        "at-least-once",
+        ("isolation_changed", "cleaned_before_a_takeover", "in_doubt_at_the_wrap"),
+        6,
+    ),
+)
+"""The same, with the number of records before the lane's sequence numbers start again at 0."""
+LONG_STEPS = 300
