@@ -26,6 +26,7 @@ from mirrord.runtime.clock import Clock
 Requirement = Role | Literal["open", "probe"]
 """What a path needs: a role; "open": nothing but the name of this server; "probe": nothing, because it is a health
 check. Only clients that may read get more than yes or no."""
+_READS = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 UNNAMED = Caller("", "view")
 """A client on this machine that has proved nothing."""
 _FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
@@ -61,14 +62,8 @@ class HttpAccess:
         """Return a new challenge for a client that wants to prove a token."""
         return Challenge(self._challenges.issue(), self._ring.key_id)
 
-    async def admit(self, request: web.Request, need: Requirement) -> Caller | None:
-        """Return who sent this request; None for a health check of an unknown client. Raises Refused if the client may
-        not send the request."""
-        if need == "probe":
-            try:
-                return await self.admit(request, "view")
-            except Refused:
-                return None
+    async def admit(self, request: web.Request, need: Role | Literal["open"]) -> Caller:
+        """Return who sent this request. Raises Refused if the client may not send it."""
         authority = self._server(request)
         if need == "open":
             return UNNAMED
@@ -93,7 +88,7 @@ class HttpAccess:
 
     async def _caller(self, request: web.Request, authority: str) -> Caller:
         found = request.headers.getall(hdrs.AUTHORIZATION, [])
-        if not found and request.method == hdrs.METH_GET and _is_direct(request):
+        if not found and request.method in _READS and _is_direct(request):
             return UNNAMED
         if len(found) != 1:
             raise Refused(401, "a token is needed: see docs/how-to/secure.md")
@@ -127,7 +122,7 @@ class HttpAccess:
         caller = self._ring.caller_of_token(token, name) if token else None
         if caller is None:
             raise Refused(401, "the token is wrong", name or "")
-        if request.method != hdrs.METH_GET and scheme == "Basic":
+        if request.method not in _READS and scheme == "Basic":
             # A browser sends a password that it remembers with every request, without the user's intention.
             raise Refused(403, f"commands need {SCHEME} or Bearer as the kind of authorization", caller.name)
         if not request.secure and caller.role != "view":

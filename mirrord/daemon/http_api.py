@@ -9,11 +9,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.digests import ConfigDigests
@@ -60,7 +60,13 @@ _PAGE_HEADERS = _HEADERS | {
 }
 
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
+
+
+class NotACommand(Exception):
+    """Raised when the body of a request is not a command of this version."""
 
 
 class StatusSource(Protocol):
@@ -159,7 +165,7 @@ class HttpServer:
         self._status_bytes = CachedAnswer(lambda: self._status_document.get().encode(), clock)
         self._metrics_bytes = CachedAnswer(source.metrics_text, clock)
         self._group_reports = SharedAnswers[list[GroupsReport]]()
-        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES)
+        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES, middlewares=[_with_json_errors])
         application.add_routes(
             [
                 web.get("/", self._admitting("view", self._page)),
@@ -186,6 +192,7 @@ class HttpServer:
             max_headers=MOST_HEADERS,
             max_field_size=LONGEST_HEADER_BYTES,
             lingering_time=1.0,
+            auto_decompress=False,
             logger=_SILENT,
         )
 
@@ -256,28 +263,61 @@ class HttpServer:
                 if self._access is None:
                     return _json({"error": "the daemon is starting"}, status=503)
                 _check_body(request, longest_bytes)
-                async with asyncio.timeout(WHOLE_S):
-                    request[CALLER] = await self._access.admit(request, need)
-                    await request.read()
-                return await handler(request)
+                request[CALLER] = await self._received(self._access, request, need)
+                try:
+                    return await handler(request)
+                finally:
+                    if need in {"operate", "configure"}:
+                        # Refused requests do not get here: otherwise, any client could make the daemon compute the
+                        # answers as often as it likes.
+                        self._drop_answers()
+            except NotACommand as fault:
+                return _json({"error": str(fault)}, status=400)
             except TooManyWait as fault:
                 return _json({"error": str(fault)}, status=503)
             except Refused as refusal:
                 return self._refuse(request, refusal)
-            except TimeoutError:
-                return self._refuse(request, Refused(408, f"the request did not arrive within {WHOLE_S:g} s"))
             except Exception:
-                log.exception("request_failed", path=request.path)
+                log.exception("request_failed", path=printable(request.path, LONGEST_NAME))
                 return _json({"error": "internal error; the log of the daemon has the details"}, status=500)
             finally:
-                if need in {"operate", "configure"}:
-                    for each in (self._status_document, self._status_bytes, self._metrics_bytes):
-                        each.drop()
                 self._limits.end(transport)
 
         return handle
 
+    async def _received(self, access: HttpAccess, request: web.Request, need: Requirement) -> Caller | None:
+        """Wait until the whole request has arrived, and return who sent it. Raises Refused."""
+        try:
+            async with asyncio.timeout(WHOLE_S):
+                caller = await self._caller(access, request, need)
+                await request.read()
+        except TimeoutError:
+            raise Refused(408, f"the request did not arrive within {WHOLE_S:g} s") from None
+        except (OSError, web.RequestPayloadError):
+            raise Refused(400, "the connection ended before the whole request had arrived") from None
+        return caller
+
+    async def _caller(self, access: HttpAccess, request: web.Request, need: Requirement) -> Caller | None:
+        """Return who sent this request; None for a health check of an unknown client. Raises Refused."""
+        if need != "probe":
+            return await access.admit(request, need)
+        try:
+            return await access.admit(request, "view")
+        except Refused as refusal:
+            if hdrs.AUTHORIZATION in request.headers:
+                # The check is answered, but the answer shows whether the token is right: attempts must not stay unseen.
+                self._record_refusal(request, refusal)
+            return None
+
+    def _drop_answers(self) -> None:
+        for each in (self._status_document, self._status_bytes, self._metrics_bytes):
+            each.drop()
+
     def _refuse(self, request: web.Request, refusal: Refused) -> web.Response:
+        self._record_refusal(request, refusal)
+        return _refusal(refusal)
+
+    def _record_refusal(self, request: web.Request, refusal: Refused) -> None:
         self.refused.add(
             status=refusal.status,
             reason=str(refusal),
@@ -286,7 +326,6 @@ class HttpServer:
             peer=request.remote or "",
             claimed=refusal.claimed,
         )
-        return _refusal(refusal)
 
     async def _listen_at(self, address: HostPort) -> None:
         """Listen on an additional address. Raises OSError if this is impossible."""
@@ -349,28 +388,20 @@ class HttpServer:
             return _json({"error": str(error)}, status=503)
 
     async def _stop(self, request: web.Request) -> web.Response:
-        try:
-            by = msgspec.json.decode(await request.read() or b"{}", type=StopOrder).by
-        except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+        by = _decoded(await request.read() or b"{}", StopOrder).by
         await self._source.ordered_stop(printable(by, LONGEST_NAME), _giver(request))
         return _json({"stopping": True}, status=202)
 
     async def _apply(self, request: web.Request) -> web.Response:
+        given = _decoded(await request.read(), FileDigest)
         try:
-            given = msgspec.json.decode(await request.read(), type=FileDigest)
             return _json(await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request)))
-        except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
         except EnvironmentFault as error:
             return _json({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
         giver = _giver(request)
-        try:
-            order = msgspec.json.decode(await request.read(), type=Order)
-        except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+        order = _decoded(await request.read(), Order)
         try:
             return _json(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
         except (ConfigError, EnvironmentFault) as error:
@@ -379,11 +410,16 @@ class HttpServer:
             return _json({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
 
     async def _handover(self, request: web.Request) -> web.Response:
-        try:
-            call = msgspec.json.decode(await request.read(), type=HandoverCall)
-        except msgspec.DecodeError as error:
-            return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
+        call = _decoded(await request.read(), HandoverCall)
         return _json(await self._source.hand_over(call, _giver(request)))
+
+
+def _decoded(body: bytes, kind: type[T]) -> T:
+    """Return the command in the body of a request. Raises NotACommand."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise NotACommand(f"not a command of this version of mirrord: {error}") from None
 
 
 def _question(query: Mapping[str, str]) -> Question:
@@ -403,6 +439,18 @@ def losses(status: Status) -> dict[str, dict[str, int]]:
     offsets = {flow.name: flow.verdict_offsets() for flow in status.flows}
     found = {name: {reason: lost for reason in LOSSES if (lost := each[reason])} for name, each in offsets.items()}
     return {name: lost for name, lost in found.items() if lost}
+
+
+@web.middleware
+async def _with_json_errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer a request for an unknown path or with a wrong method like any other wrong request."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        answer = _json({"error": error.reason}, status=error.status)
+        if hdrs.ALLOW in error.headers:
+            answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+        return answer
 
 
 def _json(value: object, status: int = 200) -> web.Response:
@@ -431,7 +479,10 @@ def _refusal(refusal: Refused) -> web.Response:
 
 
 def _check_body(request: web.Request, longest_bytes: int) -> None:
-    """Raise Refused for a body that is too long, or whose length the client does not say."""
+    """Raise Refused for a body that is too long, or whose length the client does not say. A short compressed body could
+    become a long one."""
+    if request.headers.getall(hdrs.CONTENT_ENCODING, []):
+        raise Refused(415, "a compressed body is not allowed")
     if request.headers.getall("Transfer-Encoding", []):
         raise Refused(411, "the length of the body is needed")
     if (request.content_length or 0) > longest_bytes:

@@ -359,3 +359,23 @@ def test_a_minute_later_refusals_are_logged_again() -> None:
     assert len(lines) == 3 * LOGGED_PER_MINUTE
     assert (lines[0]["path"], lines[0]["claimed"]) == ("/?forged", "a?")
     assert refused.counts == {"401": 6 * LOGGED_PER_MINUTE}
+
+
+async def test_a_health_check_is_no_unseen_way_to_guess_a_token(world: World) -> None:
+    """The answer to a health check says more if the token is right."""
+    with capture_logs() as logs:
+        assert (await request(world, "GET /readyz", Authorization="Bearer a guess of a token"))[0] == 200
+        assert (await request(world, "GET /readyz", Authorization=await proof(world, "see", "GET /livez")))[0] == 200
+        assert (await request(world, "GET /readyz", X_Forwarded_For="10.0.0.1"))[0] == 200
+    assert world.server.refused.counts == {"401": 2}
+    assert [(each["event"], each["path"]) for each in logs] == [("request_refused", "/readyz")] * 2
+
+
+async def test_a_head_is_a_way_of_reading(world: World) -> None:
+    basic = base64.b64encode(b"see:" + TOKENS["see"].encode()).decode()
+    for headers in ({}, {"Authorization": f"Basic {basic}"}, {"Authorization": f"Bearer {TOKENS['see']}"}):
+        reader, writer = await asyncio.open_connection(world.address.host, world.address.port)
+        lines = [f"HEAD /status HTTP/1.1\r\nHost: {world.authority}", *(f"{k}: {v}" for k, v in headers.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        assert (await reader.readuntil(b"\r\n")).split()[1] == b"200"
+        writer.close()
