@@ -89,6 +89,10 @@ class Secret(msgspec.Struct, frozen=True):
 def _variable(name: str) -> str:
     if name not in os.environ:
         raise EnvironmentFault(f"the environment variable {name} is not set")
+    try:
+        os.environ[name].encode()
+    except UnicodeEncodeError:
+        raise EnvironmentFault(f"the environment variable {name} is not UTF-8 text") from None
     return os.environ[name]
 
 

@@ -56,7 +56,7 @@ class HttpAccess:
         """`listens` are the addresses on which the server listens, and the one that it advertises."""
         self._ring = TokenRing(http, local)
         self._challenges = Challenges(clock)
-        self._names = ServerNames.of(listens, http.names)
+        self._names = ServerNames.of(listens, (*http.names, *([str(http.advertised)] if http.advertised else ())))
 
     def challenge(self) -> Challenge:
         """Return a new challenge for a client that wants to prove a token."""
@@ -103,11 +103,13 @@ class HttpAccess:
         if proof is None:
             raise Refused(401, "the proof of the token is malformed")
         if not self._names.mean(authority, _arrived_at(request), 443 if request.secure else 80):
-            raise Refused(401, "the proof is for another server", proof.name)
+            raise Refused(
+                401, "the proof is for another server; [http] names lists further names of this one", proof.name
+            )
         caller = self._ring.caller_of_proof(proof, RequestLine(authority, request.method, request.raw_path))
         if caller is None:
             raise Refused(401, f'the proof of the token "{proof.name}" is wrong', proof.name)
-        if not self._challenges.spend(proof.nonce):
+        if not self._challenges.spend(proof.nonce, caller.name):
             raise Refused(401, "the nonce has expired or was used before", proof.name)
         # Only a client that has proved a token makes the daemon read a body.
         digest = hashlib.sha256(await request.read()).hexdigest()

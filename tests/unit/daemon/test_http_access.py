@@ -3,12 +3,16 @@
 import asyncio
 import base64
 import hashlib
+import ipaddress
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from mirrord.config.http import HttpConfig, HttpToken
@@ -379,3 +383,28 @@ async def test_a_head_is_a_way_of_reading(world: World) -> None:
         writer.write("\r\n".join([*lines, "", ""]).encode())
         assert (await reader.readuntil(b"\r\n")).split()[1] == b"200"
         writer.close()
+
+
+async def test_a_proof_for_localhost_of_another_machine_cannot_be_passed_on(tmp_path: Path) -> None:
+    """A forged address in the ledger may lead a client to a program on the client's own machine."""
+    own = next((each for each in own_addresses() if not each.is_loopback), None)
+    if own is None:
+        pytest.skip("this machine has only loopback addresses")
+    daemon, port = Daemon(), free_port()
+    http = settings(tmp_path)
+    server = HttpServer(daemon, structs.replace(http, listen=HostPort("0.0.0.0", port)), SystemClock())
+    await server.start()
+    world = World(daemon, server, HostPort(str(own), port), tmp_path)
+    for host in (f"localhost:{port}", f"127.0.0.1:{port}"):
+        given = await proof(world, "all", "POST /stop", host=host)
+        status, answer = await request(world, "POST /stop", b"", host, Authorization=given)
+        assert (status, answer["error"].partition(";")[0]) == (401, "the proof is for another server")
+    assert daemon.stopped == 0
+    given = await proof(world, "all", "POST /stop")
+    assert (await request(world, "POST /stop", Authorization=given))[0] == 202
+    await server.close()
+
+
+def own_addresses() -> Iterator[ipaddress.IPv4Address]:
+    for addresses in psutil.net_if_addrs().values():
+        yield from (ipaddress.IPv4Address(each.address) for each in addresses if each.family == socket.AF_INET)
