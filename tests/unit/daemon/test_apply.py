@@ -271,6 +271,36 @@ async def test_the_ledger_says_who_applied_and_who_stopped(daemon: Supervisor, t
     assert (stopped.command, stopped.origin.by, stopped.origin.client) == ("stop", "bob@host", "local")
 
 
+async def test_the_ledger_says_who_removed_the_flow(daemon: Supervisor, tmp_path: Path) -> None:
+    """A removed flow gives up its ledger, so the command is recorded before it takes effect."""
+    path = tmp_path / "conf.toml"
+
+    async def check(_: Config) -> None:
+        return
+
+    daemon._own_file = OwnFileReader(OwnFile.at(str(path)), check)  # pyright: ignore[reportPrivateUsage]
+    path.write_text(conf_toml(msgspec.structs.replace(daemon.config, flows=(OTHER,))))
+    digest = FileDigest(hashlib.sha256(path.read_bytes()).hexdigest(), "ada@host")
+    changes = await order_apply(f"http://{daemon.config.http.listen}", daemon.config, digest, dry_run=False)
+    assert [change.kind for change in changes.flows] == ["removed", "added"]
+    (applied,) = given(daemon)
+    assert (applied.command, applied.origin.by, applied.origin.client) == ("apply", "ada@host", "local")
+
+
+async def test_a_draining_daemon_applies_nothing_and_says_so(daemon: Supervisor, tmp_path: Path) -> None:
+    path, before = tmp_path / "conf.toml", daemon.config
+
+    async def check(_: Config) -> None:
+        return
+
+    daemon._own_file = OwnFileReader(OwnFile.at(str(path)), check)  # pyright: ignore[reportPrivateUsage]
+    path.write_text(conf_toml(msgspec.structs.replace(before, flows=(FLOW, OTHER))))
+    await daemon.stop()
+    with pytest.raises(EnvironmentFault, match="nothing was changed: this daemon is draining"):
+        await daemon.reload(None, dry_run=False)
+    assert daemon.config == before
+
+
 async def test_the_ledger_says_who_replaced_the_daemon(daemon: Supervisor) -> None:
     call = HandoverCall(verb="begin", flow="eu-us", successor=Successor("http://new:8183\x1b", "0.2.0"), by="ada@host")
     await hand_over(f"http://{daemon.config.http.listen}", daemon.config, call, 5.0)
