@@ -13,7 +13,7 @@ from mirrord.config.digests import ConfigDigests, digests
 from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.control.address import advertised, url
-from mirrord.daemon.http_api import HttpServer
+from mirrord.daemon.http_api import HttpServer, RefusedCommand
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
@@ -353,18 +353,26 @@ class Supervisor:
         cannot be written in time, the command is carried out all the same, and the log has the only record."""
         origin = giver.origin(printable(by, LONGEST_NAME), "", self._access.clock.wall_ms())
         log.info("command_given", command=command, by=origin.by, client=giver.client, peer=giver.peer, detail=detail)
+        await self._write(CommandGiven(command, origin, detail), only)
+
+    def command_refused(self, refused: RefusedCommand, giver: Giver) -> None:
+        """Begin to record a command that the role of the client's token does not permit. The client does not wait."""
+        origin = giver.origin("", "", self._access.clock.wall_ms())
+        fact = CommandGiven(refused.command, origin, refused=refused.reason, left_out=refused.left_out)
+        self._begin(self._write(fact), "refused_command")
+
+    async def _write(self, fact: CommandGiven, only: str | None = None) -> None:
         if self._succession is not None and not self._succession.over:
             return  # replicators of an older version still read the ledgers, and could not read this fact
-        fact = CommandGiven(command, origin, detail)
         desks = [flow.desk() for name, flow in self._flows.items() if only in {None, name}]
         try:
             async with asyncio.timeout(NOTE_S):
                 written = (desk.record([fact]) for desk in desks if isinstance(desk, Desk))
                 for result in await asyncio.gather(*written, return_exceptions=True):
                     if result is not None:
-                        log.warning("command_not_in_ledger", command=command, reason=str(result))
+                        log.warning("command_not_in_ledger", command=fact.command, reason=str(result))
         except TimeoutError:
-            log.warning("command_not_in_ledger", command=command, reason=f"no answer within {NOTE_S:g} s")
+            log.warning("command_not_in_ledger", command=fact.command, reason=f"no answer within {NOTE_S:g} s")
 
     def _begin_stop(self) -> None:
         if not self._stopping.is_set():

@@ -37,9 +37,11 @@ _ASK = 'Basic realm="mirrord", charset="UTF-8"'
 class Refused(Exception):
     """Raised for a request that is not answered. The text says why, and what is allowed."""
 
-    def __init__(self, status: int, reason: str, claimed: str = "") -> None:
+    def __init__(self, status: int, reason: str, claimed: str = "", caller: Caller | None = None) -> None:
         super().__init__(reason)
         self.status = status
+        self.caller = caller
+        """The client, if it knows a token whose role does not permit the request."""
         self.claimed = claimed
         """The name of the token that the client claims to know; empty if it claims none."""
 
@@ -74,7 +76,8 @@ class HttpAccess:
             raise Refused(403, "a page of another site cannot send this request")
         caller = await self._caller(request, authority)
         if not caller.may(need):
-            raise Refused(403, f'the token "{caller.name}" has the role {caller.role}; needed: {need}', caller.name)
+            reason = f'the token "{caller.name}" has the role {caller.role}; needed: {need}'
+            raise Refused(403, reason, caller.name, caller)
         return caller
 
     def _server(self, request: web.Request) -> str:

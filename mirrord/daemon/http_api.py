@@ -6,10 +6,10 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
@@ -26,11 +26,22 @@ from mirrord.control.local_token import LocalToken, control_directory
 from mirrord.control.token_ring import Caller, token_faults
 from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers, TooManyWait
 from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
+from mirrord.daemon.http_bodies import (
+    HEADERS,
+    Handler,
+    NotACommand,
+    check_body,
+    decoded,
+    json_answer,
+    refusal_answer,
+    with_json_errors,
+)
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.daemon.refused_requests import RefusedRequests
 from mirrord.groups.offset_translation_queries import Answer, Question
 from mirrord.ledger.facts.base import printable
+from mirrord.ledger.facts.commands import DaemonCommand
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.ledger.standing_orders import LONGEST_NAME, Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -51,8 +62,7 @@ LONGEST_HEADER_BYTES = 4096
 _SILENT = logging.Logger("mirrord.http", logging.CRITICAL + 1)  # noqa: LOG001 - it has no handlers
 """The logger of aiohttp. It would write a traceback for each malformed request, so any client could fill the logs."""
 _PAGE = Path(__file__).with_name("page.html")
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_PAGE_HEADERS = _HEADERS | {
+_PAGE_HEADERS = HEADERS | {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -60,13 +70,16 @@ _PAGE_HEADERS = _HEADERS | {
 }
 
 
-T = TypeVar("T")
-
 log = structlog.get_logger()
 
 
-class NotACommand(Exception):
-    """Raised when the body of a request is not a command of this version."""
+class RefusedCommand(NamedTuple):
+    """A command of a client whose token has too small a role for it."""
+
+    command: DaemonCommand
+    reason: str
+    left_out: int
+    """How many such commands of the same token have not been recorded since the previous record."""
 
 
 class StatusSource(Protocol):
@@ -127,15 +140,19 @@ class StatusSource(Protocol):
         """Record who has ordered the daemon to stop, and begin to stop it. `by` is the name that the client gives."""
         ...
 
+    def command_refused(self, refused: RefusedCommand, giver: Giver) -> None:
+        """Begin to record that a client has given a command that the role of its token does not permit."""
+        ...
+
     async def stop(self) -> None:
         """Begin to drain all flows. The method returns without waiting for them to be drained. Later calls have no
         effect."""
         ...
 
 
+_COMMANDS: dict[str, DaemonCommand] = {"/stop": "stop", "/apply": "apply", "/handover": "upgrade", "/order": "order"}
 CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller")
 """The key of a request under which the client is stored that has sent it; None for a health check."""
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
@@ -165,7 +182,7 @@ class HttpServer:
         self._status_bytes = CachedAnswer(lambda: self._status_document.get().encode(), clock)
         self._metrics_bytes = CachedAnswer(source.metrics_text, clock)
         self._group_reports = SharedAnswers[list[GroupsReport]]()
-        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES, middlewares=[_with_json_errors])
+        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES, middlewares=[with_json_errors])
         application.add_routes(
             [
                 web.get("/", self._admitting("view", self._page)),
@@ -253,7 +270,7 @@ class HttpServer:
         addresses = {address, advertised(address, self._http.advertised), self._listen or address}
         self._access = HttpAccess(self._http, self._local, self._clock, tuple(addresses))
 
-    def _admitting(self, need: Requirement, handler: _Handler, longest_bytes: int = LONGEST_ORDER_BYTES) -> _Handler:
+    def _admitting(self, need: Requirement, handler: Handler, longest_bytes: int = LONGEST_ORDER_BYTES) -> Handler:
         """Return a handler that answers only requests that may be sent, with bodies of at most `longest_bytes`."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -261,8 +278,8 @@ class HttpServer:
             self._limits.begin(transport)
             try:
                 if self._access is None:
-                    return _json({"error": "the daemon is starting"}, status=503)
-                _check_body(request, longest_bytes)
+                    return json_answer({"error": "the daemon is starting"}, status=503)
+                check_body(request, longest_bytes)
                 request[CALLER] = await self._received(self._access, request, need)
                 try:
                     return await handler(request)
@@ -272,14 +289,14 @@ class HttpServer:
                         # answers as often as it likes.
                         self._drop_answers()
             except NotACommand as fault:
-                return _json({"error": str(fault)}, status=400)
+                return json_answer({"error": str(fault)}, status=400)
             except TooManyWait as fault:
-                return _json({"error": str(fault)}, status=503)
+                return json_answer({"error": str(fault)}, status=503)
             except Refused as refusal:
                 return self._refuse(request, refusal)
             except Exception:
                 log.exception("request_failed", path=printable(request.path, LONGEST_NAME))
-                return _json({"error": "internal error; the log of the daemon has the details"}, status=500)
+                return json_answer({"error": "internal error; the log of the daemon has the details"}, status=500)
             finally:
                 self._limits.end(transport)
 
@@ -315,7 +332,11 @@ class HttpServer:
 
     def _refuse(self, request: web.Request, refusal: Refused) -> web.Response:
         self._record_refusal(request, refusal)
-        return _refusal(refusal)
+        command, caller = _COMMANDS.get(request.path), refusal.caller
+        if command is not None and caller is not None and (number := self.refused.left_out(caller.name)) is not None:
+            refused = RefusedCommand(command, str(refusal), number)
+            self._source.command_refused(refused, Giver(caller.name, request.remote or ""))
+        return refusal_answer(refusal)
 
     def _record_refusal(self, request: web.Request, refusal: Refused) -> None:
         self.refused.add(
@@ -351,75 +372,69 @@ class HttpServer:
         return web.Response(text=_PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=_PAGE_HEADERS)
 
     async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json({"alive": True})
+        return json_answer({"alive": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
         ready, reasons = self._source.ready()
         body: dict[str, object] = {"ready": ready}
         if request[CALLER] is not None:
             body |= {"reasons": reasons, "losses": losses(self._status_document.get())}
-        return _json(body, status=200 if ready else 503)
+        return json_answer(body, status=200 if ready else 503)
 
     async def _challenge(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json(self._access.challenge() if self._access is not None else {})
+        return json_answer(self._access.challenge() if self._access is not None else {})
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(body=self._status_bytes.get(), content_type="application/json", headers=_HEADERS)
+        return web.Response(body=self._status_bytes.get(), content_type="application/json", headers=HEADERS)
 
     async def _groups(self, request: web.Request) -> web.Response:
         reverse = "reverse" in request.query
         reports = await self._group_reports.get(reverse, lambda: self._source.groups(reverse=reverse))
-        return _json({"flows": reports})
+        return json_answer({"flows": reports})
 
     async def _configuration(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json(self._source.configuration())
+        return json_answer(self._source.configuration())
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(body=self._metrics_bytes.get(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
+        return web.Response(body=self._metrics_bytes.get(), headers=HEADERS | {"Content-Type": CONTENT_TYPE})
 
     async def _translate(self, request: web.Request) -> web.Response:
         try:
-            return _json(await self._source.translate(_question(request.query)))
+            return json_answer(await self._source.translate(_question(request.query)))
         except ValueError as error:
-            return _json({"error": str(error)}, status=400)
+            return json_answer({"error": str(error)}, status=400)
         except ConfigError as error:
-            return _json({"error": str(error)}, status=404)
+            return json_answer({"error": str(error)}, status=404)
         except EnvironmentFault as error:
-            return _json({"error": str(error)}, status=503)
+            return json_answer({"error": str(error)}, status=503)
 
     async def _stop(self, request: web.Request) -> web.Response:
-        by = _decoded(await request.read() or b"{}", StopOrder).by
+        by = decoded(await request.read() or b"{}", StopOrder).by
         await self._source.ordered_stop(printable(by, LONGEST_NAME), _giver(request))
-        return _json({"stopping": True}, status=202)
+        return json_answer({"stopping": True}, status=202)
 
     async def _apply(self, request: web.Request) -> web.Response:
-        given = _decoded(await request.read(), FileDigest)
+        given = decoded(await request.read(), FileDigest)
         try:
-            return _json(await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request)))
+            return json_answer(
+                await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request))
+            )
         except EnvironmentFault as error:
-            return _json({"error": str(error)}, status=503)
+            return json_answer({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
         giver = _giver(request)
-        order = _decoded(await request.read(), Order)
+        order = decoded(await request.read(), Order)
         try:
-            return _json(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
+            return json_answer(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
         except (ConfigError, EnvironmentFault) as error:
             texts = {name: printable(getattr(order, name), LONGEST_NAME) for name in ("verb", "name", "flow", "by")}
             log.warning("order_not_carried_out", reason=str(error), client=giver.client, peer=giver.peer, order=texts)
-            return _json({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
+            return json_answer({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
 
     async def _handover(self, request: web.Request) -> web.Response:
-        call = _decoded(await request.read(), HandoverCall)
-        return _json(await self._source.hand_over(call, _giver(request)))
-
-
-def _decoded(body: bytes, kind: type[T]) -> T:
-    """Return the command in the body of a request. Raises NotACommand."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise NotACommand(f"not a command of this version of mirrord: {error}") from None
+        call = decoded(await request.read(), HandoverCall)
+        return json_answer(await self._source.hand_over(call, _giver(request)))
 
 
 def _question(query: Mapping[str, str]) -> Question:
@@ -441,23 +456,6 @@ def losses(status: Status) -> dict[str, dict[str, int]]:
     return {name: lost for name, lost in found.items() if lost}
 
 
-@web.middleware
-async def _with_json_errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answer a request for an unknown path or with a wrong method like any other wrong request."""
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        answer = _json({"error": error.reason}, status=error.status)
-        if hdrs.ALLOW in error.headers:
-            answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
-        return answer
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    body = msgspec.json.encode(value)
-    return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)
-
-
 class StopOrder(msgspec.Struct, frozen=True):
     """The body of `POST /stop`."""
 
@@ -468,22 +466,3 @@ class StopOrder(msgspec.Struct, frozen=True):
 def _giver(request: web.Request) -> Giver:
     caller = request[CALLER]
     return Giver(caller.name if caller is not None else "", request.remote or "")
-
-
-def _refusal(refusal: Refused) -> web.Response:
-    answer = _json({"error": str(refusal)}, status=refusal.status)
-    answer.headers.update(refusal.headers)
-    # The unread rest of a body must not be taken for the next request.
-    answer.force_close()
-    return answer
-
-
-def _check_body(request: web.Request, longest_bytes: int) -> None:
-    """Raise Refused for a body that is too long, or whose length the client does not say. A short compressed body could
-    become a long one."""
-    if request.headers.getall(hdrs.CONTENT_ENCODING, []):
-        raise Refused(415, "a compressed body is not allowed")
-    if request.headers.getall("Transfer-Encoding", []):
-        raise Refused(411, "the length of the body is needed")
-    if (request.content_length or 0) > longest_bytes:
-        raise Refused(413, f"at most {longest_bytes} bytes are allowed")

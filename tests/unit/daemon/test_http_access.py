@@ -22,7 +22,7 @@ from mirrord.control.command_proof import RequestLine, prove
 from mirrord.control.command_sender import CommandRefused, CommandSender
 from mirrord.control.local_token import control_directory, read_local_token
 from mirrord.daemon.http_api import HttpServer
-from mirrord.daemon.refused_requests import LOGGED_PER_MINUTE, RefusedRequests
+from mirrord.daemon.refused_requests import LOGGED_PER_MINUTE, RECORDED_PER_HOUR, RefusedRequests
 from mirrord.ledger.standing_orders import Giver
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.clock import FakeClock
@@ -408,3 +408,32 @@ async def test_a_proof_for_localhost_of_another_machine_cannot_be_passed_on(tmp_
 def own_addresses() -> Iterator[ipaddress.IPv4Address]:
     for addresses in psutil.net_if_addrs().values():
         yield from (ipaddress.IPv4Address(each.address) for each in addresses if each.family == socket.AF_INET)
+
+
+async def test_a_command_beyond_the_role_of_a_token_is_passed_on_to_be_recorded(world: World) -> None:
+    for name, line in (
+        ("see", "POST /order"),
+        ("ops", "POST /apply"),
+        ("ops", "POST /stop"),
+        ("see", "POST /handover"),
+    ):
+        assert (await request(world, line, Authorization=await proof(world, name, line)))[0] == 403
+    assert [(refused.command, giver) for refused, giver in world.daemon.refused] == [
+        ("order", Giver("see", "127.0.0.1")),
+        ("apply", Giver("ops", "127.0.0.1")),
+        ("stop", Giver("ops", "127.0.0.1")),
+        ("upgrade", Giver("see", "127.0.0.1")),
+    ]
+    assert world.daemon.refused[0][0].reason == 'the token "see" has the role view; needed: operate'
+    await request(world, "POST /stop")
+    await request(world, "POST /stop", Authorization=await proof(world, "all", "POST /stop", token="another"))
+    await request(world, "POST /stop", Authorization=f"Bearer {TOKENS['see']}", Origin="http://localhost")
+    assert len(world.daemon.refused) == 4, "who knows no token leaves nothing in the ledger"
+
+
+def test_few_refused_commands_of_a_token_are_recorded_in_an_hour() -> None:
+    refused = RefusedRequests(clock := FakeClock())
+    assert [refused.left_out("see") for _ in range(RECORDED_PER_HOUR + 5)] == [0] * RECORDED_PER_HOUR + [None] * 5
+    assert refused.left_out("ops") == 0
+    clock.now += 3601
+    assert [refused.left_out("see"), refused.left_out("see")] == [5, 0]
