@@ -358,7 +358,7 @@ class Supervisor:
     def command_refused(self, refused: RefusedCommand, giver: Giver) -> None:
         """Begin to record a command that the role of the client's token does not permit. The client does not wait."""
         origin = giver.origin("", "", self._access.clock.wall_ms())
-        fact = CommandGiven(refused.command, origin, refused=refused.reason, left_out=refused.left_out)
+        fact = CommandGiven(refused.command, origin, refused=refused.reason, omitted=refused.omitted)
         self._begin(self._write(fact), "refused_command")
 
     async def _write(self, fact: CommandGiven, only: str | None = None) -> None:

@@ -39,6 +39,7 @@ from mirrord.daemon.http_bodies import (
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.daemon.refused_requests import RefusedRequests
+from mirrord.daemon.tls_listener import TlsListener, listening_sockets
 from mirrord.groups.offset_translation_queries import Answer, Question
 from mirrord.ledger.facts.base import printable
 from mirrord.ledger.facts.commands import DaemonCommand
@@ -78,7 +79,7 @@ class RefusedCommand(NamedTuple):
 
     command: DaemonCommand
     reason: str
-    left_out: int
+    omitted: int
     """How many such commands of the same token have not been recorded since the previous record."""
 
 
@@ -177,7 +178,7 @@ class HttpServer:
         self.refused = RefusedRequests(clock)
         """The requests that this server has refused."""
         self._limits = ConnectionLimits()
-        self._listening: list[asyncio.Server] = []
+        self._listening: list[asyncio.Server | TlsListener] = []
         self._status_document = CachedAnswer(source.status, clock)
         self._status_bytes = CachedAnswer(lambda: self._status_document.get().encode(), clock)
         self._metrics_bytes = CachedAnswer(source.metrics_text, clock)
@@ -333,7 +334,7 @@ class HttpServer:
     def _refuse(self, request: web.Request, refusal: Refused) -> web.Response:
         self._record_refusal(request, refusal)
         command, caller = _COMMANDS.get(request.path), refusal.caller
-        if command is not None and caller is not None and (number := self.refused.left_out(caller.name)) is not None:
+        if command is not None and caller is not None and (number := self.refused.omitted(caller.name)) is not None:
             refused = RefusedCommand(command, str(refusal), number)
             self._source.command_refused(refused, Giver(caller.name, request.remote or ""))
         return refusal_answer(refusal)
@@ -353,14 +354,13 @@ class HttpServer:
         server = self._runner.server
         if server is None:
             raise EnvironmentFault("the HTTP server has been closed")
-        loop, factory = asyncio.get_running_loop(), self._limits.guarding(server)
-        # Without TLS, asyncio accepts no time limit for its handshake.
-        context, handshake_s = (None, None) if self._tls is None else (self._tls.context, WHOLE_S)
-        self._listening.append(
-            await loop.create_server(
-                factory, address.host, address.port, ssl=context, ssl_handshake_timeout=handshake_s
-            )
-        )
+        factory = self._limits.guarding(server)
+        if self._tls is None:
+            loop = asyncio.get_running_loop()
+            self._listening.append(await loop.create_server(factory, address.host, address.port))
+            return
+        sockets = await listening_sockets(address)
+        self._listening.append(TlsListener(sockets, self._tls.context, factory, self._limits.most, WHOLE_S))
 
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:

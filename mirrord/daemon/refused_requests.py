@@ -23,7 +23,7 @@ class _Hour:
 
     began: float
     recorded: int = 0
-    left_out: int = 0
+    omitted: int = 0
 
 
 class RefusedRequests:
@@ -37,18 +37,18 @@ class RefusedRequests:
         self._logged = 0
         self._hours: dict[str, _Hour] = {}
 
-    def left_out(self, token: str) -> int | None:
+    def omitted(self, token: str) -> int | None:
         """Decide whether the ledger should record a refused command of a client that has proved this token. If so,
-        return how many such commands have been left out since the previous record. Otherwise, return None."""
+        return how many such commands have been omitted since the previous record. Otherwise, return None."""
         now = self._clock.monotonic()
         hour = self._hours.setdefault(token, _Hour(now))
         if now - hour.began >= 3600:
             hour.began, hour.recorded = now, 0
         if hour.recorded >= RECORDED_PER_HOUR:
-            hour.left_out += 1
+            hour.omitted += 1
             return None
         hour.recorded += 1
-        before, hour.left_out = hour.left_out, 0
+        before, hour.omitted = hour.omitted, 0
         return before
 
     def add(self, *, status: int, reason: str, method: str, path: str, peer: str, claimed: str) -> None:

@@ -20,5 +20,5 @@ class CommandGiven(Fact, frozen=True, tag="command_given"):
     """What the command was about, for operators: for example, the address of the other daemon."""
     refused: str = ""
     """Why the daemon refused the command; empty if the daemon accepted it."""
-    left_out: int = 0
+    omitted: int = 0
     """For a refused command, how many refused commands of the same token are not recorded since the previous record."""

@@ -26,7 +26,7 @@ def test_a_rebuilt_map_names_ordinals_only_if_the_target_has_some() -> None:
 def test_a_refused_command_is_told_from_one_that_was_carried_out() -> None:
     origin = Origin("", "", 0, "see", "10.0.0.7")
     reason = 'the token "see" has the role view; needed: configure'
-    line = describe(CommandGiven("stop", origin, refused=reason, left_out=7), str)
+    line = describe(CommandGiven("stop", origin, refused=reason, omitted=7), str)
     assert line == (
         f"stop refused, given by unknown (token see, from 10.0.0.7): {reason}; 7 more since the previous record"
     )

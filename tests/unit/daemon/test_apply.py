@@ -318,7 +318,7 @@ async def test_the_ledger_says_who_tried_more_than_the_token_permits(daemon: Sup
         daemon.command_refused(refused, Giver("see", "10.0.0.7"))
         await eventually(lambda: bool(given(daemon)))
     (fact,) = given(daemon)
-    assert (fact.command, fact.refused, fact.left_out) == ("stop", refused.reason, 7)
+    assert (fact.command, fact.refused, fact.omitted) == ("stop", refused.reason, 7)
     assert (fact.origin.by, fact.origin.client, fact.origin.peer) == ("", "see", "10.0.0.7")
     assert "command_given" not in {each["event"] for each in logs}
 

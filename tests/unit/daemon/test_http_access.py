@@ -433,7 +433,7 @@ async def test_a_command_beyond_the_role_of_a_token_is_passed_on_to_be_recorded(
 
 def test_few_refused_commands_of_a_token_are_recorded_in_an_hour() -> None:
     refused = RefusedRequests(clock := FakeClock())
-    assert [refused.left_out("see") for _ in range(RECORDED_PER_HOUR + 5)] == [0] * RECORDED_PER_HOUR + [None] * 5
-    assert refused.left_out("ops") == 0
+    assert [refused.omitted("see") for _ in range(RECORDED_PER_HOUR + 5)] == [0] * RECORDED_PER_HOUR + [None] * 5
+    assert refused.omitted("ops") == 0
     clock.now += 3601
-    assert [refused.left_out("see"), refused.left_out("see")] == [5, 0]
+    assert [refused.omitted("see"), refused.omitted("see")] == [5, 0]

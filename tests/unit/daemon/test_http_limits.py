@@ -122,7 +122,7 @@ async def test_too_many_connections_close_the_ones_that_wait_longest(
 
 async def test_few_descriptors_leave_some_for_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    assert http_connections.ConnectionLimits()._most == 256 // http_connections.DESCRIPTORS_EACH  # pyright: ignore[reportPrivateUsage]
+    assert http_connections.ConnectionLimits().most == 256 // http_connections.DESCRIPTORS_EACH
 
 
 def test_the_limit_of_descriptors_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
