@@ -1,9 +1,9 @@
 """The Ray cluster that a daemon runs on: one that it starts on this machine, or an existing one.
 
-Clients that connect to Ray's ports need a token. A Ray cluster that mirrord starts creates a token unless RAY_AUTH_MODE
-says otherwise (`ray get-auth-token` shows the token). Such a cluster ends when this process ends for any reason. The
-kernel kills Ray's processes when the thread that started them ends (PR_SET_PDEATHSIG, ray._private.services).
-Therefore, `connect` must be called on the main thread. `janitor.py` ends the processes that remain.
+`ray_access.py` determines who can reach a cluster that mirrord starts. Such a cluster ends when this process ends for
+any reason. The kernel kills Ray's processes when the thread that started them ends (PR_SET_PDEATHSIG,
+ray._private.services). Therefore, `connect` must be called on the main thread. `janitor.py` ends the processes that
+remain.
 """
 
 import logging
@@ -12,17 +12,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import ray
+import structlog
 from ray._private import worker
 
 from actors import janitor
 from actors.options import NAMESPACE
+from actors.ray_access import check_token_mode, has_token_mode, private_cluster
 from actors.ray_logs import sweep
 from mirrord.config.schema import RayConfig
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.runtime.process_hardening import bare_environment
 
 OBJECT_STORE_BYTES = 80 << 20
 """The smallest size of the object store that Ray accepts. Records never pass through the object store."""
@@ -63,6 +67,8 @@ NEEDED = frozenset({"gcs_server", "raylet"})
 
 _ray: Any = ray
 
+log = structlog.get_logger()
+
 
 class RayConnection:
     """This process's connection, as a Ray driver, to the daemon's Ray cluster."""
@@ -71,11 +77,16 @@ class RayConnection:
         self._config = config
         self._folder: Path | None = None
         self._janitor: subprocess.Popen[bytes] | None = None
+        self._access = ExitStack()
         self.dashboard = ""
         """The address of Ray's dashboard, or an empty string if there is none."""
+        self.token_file = ""
+        """The file with the token that clients of Ray and of the dashboard need, or an empty string if mirrord did not
+        start Ray."""
 
     def connect(self) -> None:
-        """Start or join a Ray cluster. Blocks for several seconds. Raises EnvironmentFault if this fails."""
+        """Start or join a Ray cluster. Blocks for several seconds. Raises EnvironmentFault if this fails, and
+        ConfigError if the environment says that clients need no token."""
         _quiet_ray()
         context = self._start() if self._config.address == "local" else self._join()
         url = context.dashboard_url
@@ -89,6 +100,7 @@ class RayConnection:
         one that is merely slow to exit.
         """
         _ray.shutdown()
+        self._access.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -105,10 +117,14 @@ class RayConnection:
 
     def _join(self) -> Any:
         try:
-            return _ray.init(address=self._config.address, namespace=NAMESPACE, **_DRIVER)
+            context = _ray.init(address=self._config.address, namespace=NAMESPACE, **_DRIVER)
         # The errors that Ray raises here have no common base class: ConnectionError, ValueError, RuntimeError.
         except Exception as error:
             raise EnvironmentFault(f"ray.address: no Ray cluster at {self._config.address}: {_line(error)}") from error
+        if not has_token_mode():
+            what = "requires no token, so each client that reaches its ports can run code and read mirrord's settings"
+            log.warning("ray_without_token", address=self._config.address, note=what)
+        return context
 
     def _start(self) -> Any:
         # Processes that Ray starts must be able to import mirrord's code, even if this program runs from a checkout.
@@ -122,8 +138,11 @@ class RayConnection:
         for attempt in range(1, TRIES + 1):
             self._folder = Path(tempfile.mkdtemp(prefix="mirrord-ray-", dir=SHORT_FOLDER))
             command = [sys.executable, "-I", "-S", janitor.__file__, str(self._folder)]
-            self._janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            self._janitor = subprocess.Popen(
+                command, stdin=subprocess.PIPE, start_new_session=True, env=bare_environment()
+            )
             try:
+                self.token_file = str(self._access.enter_context(private_cluster(self._folder)))
                 context = _ray.init(
                     address="local",
                     namespace=NAMESPACE,
@@ -134,6 +153,7 @@ class RayConnection:
                     _temp_dir=str(self._folder),
                     **_DRIVER,
                 )
+                check_token_mode()
                 if self._janitor.stdin is not None:
                     # The duplicate keeps the pipe open until this process has ended. Python closes its own descriptor
                     # while it is exiting, and the rest of the exit may take longer than the janitor's grace period.
@@ -144,6 +164,8 @@ class RayConnection:
                 self.close()
                 if self._janitor.stdin is not None:
                     self._janitor.stdin.close()
+                if isinstance(error, MirrordError):
+                    raise
                 if attempt == TRIES:
                     raise EnvironmentFault(f"Ray does not start on this machine: {_line(error)}") from error
         raise AssertionError

@@ -60,6 +60,11 @@ class RayDaemon:
         """Return the address of Ray's dashboard, or an empty string if there is none."""
         return self._ray.dashboard
 
+    @property
+    def dashboard_token_file(self) -> str:
+        """Return the file with the token of Ray's dashboard, or an empty string if mirrord did not start Ray."""
+        return self._ray.token_file
+
     async def start(self, predecessor: Predecessor | None = None) -> str:
         """Connect to Ray, start the supervisor, and return the address of its HTTP API. Raises EnvironmentFault if the
         supervisor does not start.

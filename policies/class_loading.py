@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, cast
 
 from mirrord.config.fault_text import closest_name, shown
 from mirrord.config.policy_checks import unknown
-from mirrord.config.policy_names import PolicySettings, is_class
-from mirrord.model.errors import ConfigError
+from mirrord.config.policy_names import Argument, PolicySettings, is_class
+from mirrord.config.security import resolved_settings
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.known_secrets import mask
 from mirrord.model.names import Alias
 
 LONGEST_LINE = 200
@@ -49,14 +51,18 @@ def make(
     text: str,
     source: Alias,
     target: Alias,
-    settings: PolicySettings,
+    given: PolicySettings,
     built_in: str | None = None,
 ) -> object:
     """Return an instance of the class that `text` names. Raises ConfigError if the class cannot be loaded or does not
-    meet the requirements in `kind`.
+    meet the requirements in `kind`, or if a secret in the settings that are given cannot be read.
 
     If `text` is the name of a built-in policy, `built_in` is the dotted path of its class.
     """
+    try:
+        settings = resolved_settings(given)
+    except EnvironmentFault as fault:
+        raise _fault(text, str(fault)) from fault
     found = _class(kind, built_in or text)
     if built_in:
         return _make_own(text, found, source, target, settings)
@@ -76,7 +82,7 @@ def make(
 
 
 def _make_own(
-    text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
+    text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, Argument]
 ) -> object:
     """Return an instance of the built-in class `found`. Only the settings are checked. Raises ConfigError if they are
     invalid.
@@ -94,7 +100,7 @@ def _make_own(
 
 def line_of(error: BaseException) -> str:
     """Return the type and the message of an exception as one short line."""
-    lines = f"{type(error).__name__}: {error}".strip().splitlines()
+    lines = mask(f"{type(error).__name__}: {error}").strip().splitlines()
     return lines[0].removesuffix(": ")[:LONGEST_LINE]
 
 

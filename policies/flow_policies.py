@@ -7,7 +7,9 @@ unusable policies beforehand.
 
 from typing import cast
 
-from mirrord.config.policy_names import is_built_in
+import msgspec
+
+from mirrord.config.policy_names import PolicySettings, is_built_in
 from mirrord.config.schema import FlowConfig
 from policies.class_loading import NAMING, PROPERTIES, RECORD_FILTER, RECORD_TRANSFORM, SELECTION, make
 from policies.contracts import NamingPolicy, PropertyPolicy, RecordFilter, RecordTransform, SelectionPolicy
@@ -21,12 +23,17 @@ from policies.selecting import Selection
 _made: dict[tuple[str, ...], object] = {}
 
 
+def _text(settings: PolicySettings) -> str:
+    """Return a text that differs for different settings. The text of a secret is its reference."""
+    return msgspec.json.encode(settings).decode()
+
+
 def naming_of(flow: FlowConfig) -> Naming:
     """Return the policy that names the flow's target topics. Raises ConfigError if the policy is unusable."""
     if is_built_in(flow.naming):
         return naming(flow.naming, flow.source, flow.separator)
     parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
-    key = ("naming", *parts, repr(flow.naming_settings))
+    key = ("naming", *parts, _text(flow.naming_settings))
     if key not in _made:
         made = make(NAMING, flow.naming, flow.source, flow.target, flow.naming_settings)
         policy = cast(NamingPolicy, made)
@@ -85,7 +92,7 @@ def leaving_of(flow: FlowConfig) -> GuardedSelection:
     """Return the selection policy that the user has set with `select`. The policy may refuse topics that the patterns
     in `topics` and `exclude` accept. Raises ConfigError if the policy is unusable.
     """
-    key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
+    key = ("select", flow.select, flow.source, flow.target, _text(flow.select_settings))
     if key not in _made:
         made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)
         _made[key] = GuardedSelection(f'select "{flow.select}"', cast(SelectionPolicy, made))

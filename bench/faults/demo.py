@@ -268,8 +268,11 @@ def _quiet(target: Admin, names: dict[str, int]) -> dict[tuple[str, int], int]:
 
 
 def _pages(daemon: Daemon) -> str:
-    board = next((event["dashboard"] for event in daemon.events() if event.get("event") == "daemon_ready"), "")
-    return f"mirrord page http://{daemon.address}, Ray dashboard {board or 'not there'}"
+    nothing: dict[str, str] = {}
+    ready = next((event for event in daemon.events() if event.get("event") == "daemon_ready"), nothing)
+    board, token_file = ready.get("dashboard"), ready.get("dashboard_auth_file")
+    token = f" (its token is in {token_file})" if token_file else ""
+    return f"mirrord page http://{daemon.address}, Ray dashboard {f'{board}{token}' if board else 'not there'}"
 
 
 def _table(outcome: Outcome) -> Table:

@@ -14,8 +14,10 @@ from mirrord.cli.arguments import VerbParser, Verbs
 from mirrord.config.fault_text import closest_name
 from mirrord.ledger.facts.base import printable
 from mirrord.model.errors import ConfigError, MirrordError
+from mirrord.model.known_secrets import mask
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
+from mirrord.runtime.process_hardening import forbid_core_dumps
 
 # The table holds names instead of modules, so that running a verb imports only what the verb needs. `status`, for
 # example, does not import Ray.
@@ -62,6 +64,7 @@ class VerbModule(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return the exit code. Raises only SystemExit, for `--help` and usage errors."""
+    forbid_core_dumps()
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in arguments if not word.startswith("-")), None)
     if name is not None and name not in VERBS:
@@ -115,7 +118,7 @@ def _fail(message: str, code: int) -> int:
 
 
 def _write_traceback() -> Path:
-    details = traceback.format_exc()
+    details = mask(traceback.format_exc())
     for directory in (default_directory(), Path(tempfile.gettempdir())):
         try:
             directory.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,10 @@
 """Command-line arguments shared by the verbs that run Spark jobs."""
 
 import argparse
+import os
 import re
 
-from mirrord.config.jobs import MASTER_RULE, check_master
+from mirrord.config.jobs import MASTER_RULE, SUBMITTED, SparkSettings, check_master
 from mirrord.model.errors import ConfigError
 
 _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
@@ -15,7 +16,11 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
     parser.add_argument(
-        "--spark", metavar="KEY=VALUE", action="append", default=[], help="a setting of Spark; may be repeated"
+        "--spark",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of Spark, in addition to those in the file; may be repeated",
     )
 
 
@@ -28,9 +33,12 @@ def check_topics(arguments: argparse.Namespace) -> None:
             raise ConfigError(f'--topics: "{pattern}" is not a regular expression: {error}') from None
 
 
-def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the Spark properties that were given on the command line. Raises ConfigError."""
-    settings: dict[str, str] = {}
+def spark_settings(arguments: argparse.Namespace, configured: SparkSettings) -> SparkSettings:
+    """Return the Spark properties in the file, as `configured`, and those on the command line, which take precedence.
+    If this command is run through spark-submit, which has its own settings, those in the file are not used. Raises
+    ConfigError.
+    """
+    settings = {} if SUBMITTED in os.environ else dict(configured)
     for given in arguments.spark:
         match = _SETTING.fullmatch(given)
         if match is None:

@@ -96,16 +96,20 @@ def compare(old: Config, new: Config) -> ConfigChanges:
                 flows.append(_changed(before[name], flow))
     replicators = ()
     if old.replicators != new.replicators:
-        replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
-    jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
+        replicators = tuple(_lines("replicators", _plain(old.replicators), _plain(new.replicators)))
+    jobs = [line for name in _JOBS for line in _lines(name, _plain(getattr(old, name)), _plain(getattr(new, name)))]
     jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow reports this change as `archive`
     return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
 
 
 def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
     fields = _differing(old, new)
-    lines = [line for name in fields for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
+    lines = [line for name in fields for line in _lines(name, _plain(getattr(old, name)), _plain(getattr(new, name)))]
     return FlowChange(new.name, "changed", tuple(lines), restarts=restarts(old, new))
+
+
+def _plain(value: object) -> object:
+    return plain(value, with_references=True)
 
 
 def restarts(old: FlowConfig, new: FlowConfig) -> bool:

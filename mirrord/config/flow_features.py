@@ -6,6 +6,7 @@ table of a flow in conf.toml. Regexes must match whole names.
 """
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from mirrord.config.policy_names import (
     PolicySettings,
     settings_of,
 )
+from mirrord.config.security import settings_below
 from mirrord.config.value_kinds import BOOLEAN, REGEXES, TEXT, ValueKind, duration, either, number, one_of
 
 GroupsMode = Literal["follow", "forward-only", "off"]
@@ -157,6 +159,10 @@ class SyncConfig(msgspec.Struct, frozen=True):
         PolicySettings, Key(settings_of("filter_configs"), "Arguments of the policy in `filter_configs`.")
     ] = {}
 
+    def below(self, folder: Path) -> "SyncConfig":
+        """Return the same settings, with relative paths of secrets resolved against this folder."""
+        return msgspec.structs.replace(self, filter_settings=settings_below(self.filter_settings, folder))
+
     @property
     def acls_mode(self) -> AclsMode:
         """Return which ACLs are synced."""
@@ -295,6 +301,14 @@ class RecordsConfig(msgspec.Struct, frozen=True):
             "continues with the next one.",
         ),
     ] = "halt"
+
+    def below(self, folder: Path) -> "RecordsConfig":
+        """Return the same settings, with relative paths of secrets resolved against this folder."""
+        return msgspec.structs.replace(
+            self,
+            filter_settings=settings_below(self.filter_settings, folder),
+            transform_settings=settings_below(self.transform_settings, folder),
+        )
 
     @property
     def is_on(self) -> bool:

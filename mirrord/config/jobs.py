@@ -2,30 +2,42 @@
 all flows in the file."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, cast
 
 import msgspec
 
 from mirrord.config.key_declarations import Key
+from mirrord.config.security import Secret
 from mirrord.config.value_kinds import BOOLEAN, RATE, REGEXES, TEXT, ValueKind, duration, number, one_of
 from mirrord.model.jobs import AuditLevel
 
 MASTER_RULE = "such as local[2], spark://host:7077, k8s://https://host:6443, yarn"
 _MASTER = re.compile(r"local(-cluster)?(\[[^\[\]]+\])?|spark://.+|k8s://.+|yarn")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
-_SPARK_RULE = 'settings of Spark such as spark.master = "local[2]": strings, numbers, true or false'
+SparkSettings = dict[str, str | Secret]
+"""Spark properties by their full names. Values may be references to secrets."""
+_SPARK_RULE = (
+    'settings of Spark such as spark.master = "local[2]": strings, numbers, true or false, and secrets such as '
+    '{ secret = "env:NAME" }'
+)
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The environment variable with which spark-submit passes on the port of the Java process that it has started.
+pyspark.java_gateway reads this variable."""
 _YEAR_MS = 365 * 86_400_000
 _EVERY = duration(10_000, _YEAR_MS)
 _NO_SCHEDULE = "only when the command is called"
 
 
-def spark_settings(found: object) -> dict[str, str]:
+def spark_settings(found: object) -> SparkSettings:
     """Return the Spark properties that are set in a `spark` table of a conf.toml, keyed by their full names, such as
     `spark.master`.
 
     In TOML, the line `spark.master = "local[2]"` sets the key `master` of the table `spark`. This function restores the
     prefix `spark.`.
+
+    A table whose only key is `secret` is a reference to a secret. A property that has such a name, and a reference as
+    its value, has to be set by its full name in quotes.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
@@ -34,18 +46,20 @@ def spark_settings(found: object) -> dict[str, str]:
     return settings
 
 
-def check_master(settings: dict[str, str]) -> None:
+def check_master(settings: Mapping[str, str | Secret]) -> None:
     """Raise ValueError if the property `spark.master` has an invalid value."""
     master = settings.get("spark.master", "local")
-    if not _MASTER.fullmatch(master):
+    if isinstance(master, Secret) or not _MASTER.fullmatch(master):
         raise ValueError(f'spark.master {MASTER_RULE} (found "{master}")')
 
 
-def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
+def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str | Secret]]:
     for key, value in table.items():
         # A key in quotes, such as "spark.master", may already be the full name of a property.
         name = key if path == "spark" and key.startswith("spark.") else f"{path}.{key}"
-        if isinstance(value, dict):
+        if secret := _reference(value):
+            yield name, secret
+        elif isinstance(value, dict):
             yield from _flat(name, cast(dict[str, object], value))
         elif isinstance(value, bool):
             yield name, str(value).lower()
@@ -53,6 +67,13 @@ def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
             yield name, str(value)
         else:
             raise ValueError(_SPARK_RULE)
+
+
+def _reference(value: object) -> Secret | None:
+    try:
+        return Secret.of_table(value)
+    except ValueError:
+        return None  # the name of the property ends with `.secret`, as that of spark.authenticate.secret
 
 
 def share(found: object) -> float:
@@ -99,7 +120,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     spark: Annotated[
-        dict[str, str],
+        SparkSettings,
         Key(_SPARK, "Spark properties. Without `spark.master`, Spark uses all cores of the daemon's machine."),
     ] = {}
 
@@ -128,4 +149,4 @@ class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
             unset="`65536`",
         ),
     ] = None
-    spark: Annotated[dict[str, str], Key(_SPARK, "Spark properties, as for `[audit]`.")] = {}
+    spark: Annotated[SparkSettings, Key(_SPARK, "Spark properties, as for `[audit]`.")] = {}

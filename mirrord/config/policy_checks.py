@@ -94,6 +94,12 @@ def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySetting
         yield key, getattr(struct, key.field), getattr(struct, key.settings)
 
 
+def policy_settings(flow: FlowConfig) -> Iterator[tuple[str, PolicySettings]]:
+    """Yield each table of settings of the flow's policies, and its key within the flow."""
+    for key, _, settings in _policies(flow):
+        yield f"{key.table}.{key.settings}" if key.table else key.settings, settings
+
+
 def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
     """Yield the flow's third-party policies. Each item contains the policy's key within the flow, the string that names
     the policy, and the policy's settings."""

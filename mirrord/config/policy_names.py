@@ -7,19 +7,25 @@ from collections.abc import Sequence
 from typing import cast
 
 from mirrord.config.fault_text import closest_name
+from mirrord.config.security import Secret
 from mirrord.config.value_kinds import ValueKind
 
 Scalar = str | int | float | bool
-PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
-"""The settings of a policy. The class of a third-party policy is called with the aliases of the source and the target,
-followed by these settings as keyword arguments."""
+Argument = Scalar | tuple[Scalar, ...]
+PolicySettings = dict[str, Argument | Secret]
+"""The settings of a policy, which may contain references to secrets. The class of a third-party policy is called with
+the aliases of the source and the target, followed by these settings as keyword arguments, with the secrets in place of
+the references."""
 
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _ARGUMENT = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_SETTINGS_RULE = "a table of strings, numbers, true or false, and lists of them; the keys are names of arguments"
+_SETTINGS_RULE = (
+    "a table of strings, numbers, true or false, and lists of them, and secrets such as "
+    '{ secret = "env:NAME" }; the keys are names of arguments'
+)
 
 
 def is_template(naming: str) -> bool:
@@ -105,12 +111,16 @@ def is_built_in(naming: str) -> bool:
 def settings_of(policy: str) -> SettingsKind:
     """Return the kind of a key that holds the settings of a policy. `policy` is the name of the field, in the same
     struct, that names the policy."""
-    return SettingsKind(settings, "a table of strings, numbers, `true` or `false`, and lists of them", policy=policy)
+    return SettingsKind(
+        settings,
+        'a table of strings, numbers, `true` or `false`, lists of them, and secrets such as `{ secret = "env:NAME" }`',
+        policy=policy,
+    )
 
 
 def settings(found: object) -> PolicySettings:
     """Return the settings in this table of a conf.toml. Each key must be a valid argument name. Each value must be a
-    string, a number, a boolean, or a list of such values. Otherwise, ValueError is raised."""
+    string, a number, a boolean, a list of such values, or a reference to a secret. Otherwise, ValueError is raised."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}
@@ -122,10 +132,10 @@ def _argument(name: str) -> str:
     return name
 
 
-def _setting(value: object) -> Scalar | tuple[Scalar, ...]:
+def _setting(value: object) -> Argument | Secret:
     if isinstance(value, list):
         return tuple(_scalar(item) for item in cast(list[object], value))
-    return _scalar(value)
+    return Secret.of_table(value) or _scalar(value)
 
 
 def _scalar(value: object) -> Scalar:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -24,7 +25,7 @@ from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import Key
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
-from mirrord.config.security import Secret, Security
+from mirrord.config.security import Secret, Security, settings_below
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import (
     BOOLEAN,
@@ -276,6 +277,16 @@ class FlowConfig(msgspec.Struct, frozen=True):
     archive: str | None = None
     """The `path` of `[compact]`, which is the same for all flows in the file. It is not a key of the flow."""
 
+    def below(self, folder: Path, archive: str | None) -> "FlowConfig":
+        """Return the flow with its archive at this path, and relative paths of secrets resolved against this folder."""
+        return msgspec.structs.replace(
+            self, archive=archive,
+            select_settings=settings_below(self.select_settings, folder),
+            naming_settings=settings_below(self.naming_settings, folder),
+            sync=self.sync.below(folder),
+            records=self.records.below(folder),
+        )  # fmt: skip
+
     @property
     def default_name(self) -> str:
         """The name of the flow if the file does not set one."""
@@ -447,10 +458,16 @@ class Config(msgspec.Struct, frozen=True):
             },
             http=self.http.below(folder),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
-            audit=msgspec.structs.replace(self.audit, out=str(folder / self.audit.out) if self.audit.out else None),
-            compact=msgspec.structs.replace(self.compact, path=archive),
-            flows=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.flows),
-            elsewhere=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.elsewhere),
+            audit=msgspec.structs.replace(
+                self.audit,
+                out=str(folder / self.audit.out) if self.audit.out else None,
+                spark=settings_below(self.audit.spark, folder),
+            ),
+            compact=msgspec.structs.replace(
+                self.compact, path=archive, spark=settings_below(self.compact.spark, folder)
+            ),
+            flows=tuple(flow.below(folder, archive) for flow in self.flows),
+            elsewhere=tuple(flow.below(folder, archive) for flow in self.elsewhere),
         )
 
     def describe(self) -> dict[str, object]:
@@ -466,14 +483,18 @@ def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
     return msgspec.structs.replace(flow, heartbeats=msgspec.structs.replace(flow.heartbeats, emit=emit))
 
 
-def plain(value: object) -> object:
-    """Return a configuration, or a part of it, as plain values for JSON, with `***` in place of every secret."""
-    if isinstance(value, Secret | HostPort):
+def plain(value: object, *, with_references: bool = False) -> object:
+    """Return a configuration, or a part of it, as plain values for JSON, with `***` in place of every secret, or with
+    the references to the secrets."""
+    if isinstance(value, Secret):
+        return value.reference if with_references else str(value)
+    if isinstance(value, HostPort):
         return str(value)
+    inner = partial(plain, with_references=with_references)
     if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: inner(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in cast(dict[str, object], value).items()}
+        return {name: inner(item) for name, item in cast(dict[str, object], value).items()}
     if isinstance(value, tuple):
-        return [plain(item) for item in cast(tuple[object, ...], value)]
+        return [inner(item) for item in cast(tuple[object, ...], value)]
     return value

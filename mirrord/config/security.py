@@ -3,8 +3,9 @@ themselves. A reference is resolved only in the process that connects to the clu
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -14,8 +15,10 @@ from mirrord.config.property_providers import read_property
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import BOOLEAN, TEXT, ValueKind, one_of
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.known_secrets import remember
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+S = TypeVar("S")
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 REFERENCE_RULE = (
@@ -42,6 +45,16 @@ class Secret(msgspec.Struct, frozen=True):
     reference: str
 
     @staticmethod
+    def of_table(found: object) -> "Secret | None":
+        """Return the reference in a table of the form `{ secret = "env:NAME" }`, which stands for a string in a table
+        of settings. Return None for any other value.
+
+        Raises ValueError if the table has this form, but contains no reference.
+        """
+        table = cast(dict[str, object], found) if isinstance(found, dict) else {}
+        return Secret.parse(table["secret"]) if list(table) == ["secret"] else None
+
+    @staticmethod
     def parse(found: object) -> "Secret":
         """Parse a string that contains a reference: `env:NAME`, `file:PATH`, `properties:PATH#KEY` or
         `properties:PATH#KEY#OPTION`.
@@ -62,7 +75,8 @@ class Secret(msgspec.Struct, frozen=True):
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """Return the secret. If it is in a file, line breaks at the end of the file are removed.
+        """Return the secret. If it is in a file, line breaks at the end of the file are removed. From now on,
+        this process masks the secret in everything that it writes.
 
         Raises EnvironmentFault if the secret is missing or blank.
         """
@@ -78,12 +92,23 @@ class Secret(msgspec.Struct, frozen=True):
             # The secret may be in a file that is still being written, or that holds only a byte order mark. It may also
             # be an empty value in a properties file. An empty token would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
+        remember(text)
         return text
 
     def __repr__(self) -> str:
         return "***"
 
     __str__ = __repr__
+
+
+def resolved_settings(settings: Mapping[str, S | Secret]) -> dict[str, S | str]:
+    """Return a table of settings with each reference to a secret replaced by the secret. Raises EnvironmentFault."""
+    return {name: value.resolve() if isinstance(value, Secret) else value for name, value in settings.items()}
+
+
+def settings_below(settings: Mapping[str, S | Secret], folder: Path) -> dict[str, S | Secret]:
+    """Return a table of settings, with relative paths of secrets resolved against this folder."""
+    return {name: value.below(folder) if isinstance(value, Secret) else value for name, value in settings.items()}
 
 
 def _variable(name: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from mirrord.config.key_declarations import DeclaredKey, keys_of, tables_of
 from mirrord.config.schema import Config, FlowConfig
+from mirrord.config.security import Secret
 from mirrord.config.toml_format import format_key, format_value
 
 
@@ -41,12 +42,16 @@ def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
             yield from (
                 "",
                 f"[{before}{each.name}]",
-                *(f"{format_key(key)} = {format_value(item)}" for key, item in items),
+                *(f"{format_key(key)} = {_format_item(item)}" for key, item in items),
             )
     for table in tables_of(struct.__class__):
         inner, here = getattr(struct, table.name), f"{before}{table.name}"
         if lines := [*_keys(inner), *_tables(here, inner)]:
             yield from ("", f"[{here}]", *lines)
+
+
+def _format_item(item: object) -> str:
+    return format_value({"secret": item.reference} if isinstance(item, Secret) else item)
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[DeclaredKey, object]]:

@@ -13,6 +13,7 @@ import msgspec
 from mirrord.audit.plan import FlowPlan
 from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.results import Difference
+from mirrord.config.jobs import SparkSettings
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
 from mirrord.jobs.audit_task import AuditTask, TaskResult, Work
@@ -50,7 +51,7 @@ def works(plan: FlowPlan) -> list[Work]:
 def audit(
     clusters: Mapping[Alias, ClusterConfig],
     wanted: Sequence[Work],
-    settings: Mapping[str, str],
+    settings: SparkSettings,
     *,
     by_records: bool,
     report: OnTaskProgress,

@@ -15,6 +15,7 @@ from mirrord.audit.rules.html_report import AuditPage, ProvenPoint
 from mirrord.audit.rules.repaired import with_repairs
 from mirrord.audit.rules.results import Difference, LaneDifference, LaneRepaired, RangeResult
 from mirrord.audit.rules.summary import whole_result
+from mirrord.config.jobs import SparkSettings
 from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.jobs import AuditLevel, JobOutcome
@@ -37,7 +38,7 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to audit again the ranges that earlier audits have proven."""
     sample: float = 1.0
     """The share of the ranges to audit, from 0 to 1. The ranges are chosen at random."""
-    spark: dict[str, str] = {}
+    spark: SparkSettings = {}
     rate_bytes_per_s: int | None = None
     """Maximum number of bytes per second to read from the source and the target together."""
 

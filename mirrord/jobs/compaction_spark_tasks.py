@@ -1,11 +1,12 @@
 """Writes the files of a compaction in Spark tasks. Each task calls `mirrord.ledger.store.compaction.write`."""
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
 
+from mirrord.config.jobs import SparkSettings
 from mirrord.jobs.session import open_session
 from mirrord.ledger.store.compaction import FileWork, Spread, write
 from mirrord.ledger.store.run_archive import ArchiveFile
@@ -13,7 +14,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 
 
 @contextmanager
-def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
+def open_spread(settings: SparkSettings) -> Generator[Spread]:
     """Open a Spark session, and yield a function that writes files in Spark tasks. The session is stopped at the end of
     the context, unless it was already running.
 

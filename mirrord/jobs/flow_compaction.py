@@ -2,10 +2,11 @@
 there are runs to move."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from mirrord.config.jobs import SparkSettings
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.store.cluster_access import ClusterAccess
@@ -19,7 +20,7 @@ total number of runs."""
 
 
 def compact_flows(
-    config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], report: OnFlowProgress
+    config: Config, folder: Path, wanted: RunSelection, settings: SparkSettings, report: OnFlowProgress
 ) -> list[Compacted]:
     """Compact the offset map of each flow that has a ledger. Return, for each of these flows, how many runs were moved
     into how many files. Raises ConfigError or EnvironmentFault."""

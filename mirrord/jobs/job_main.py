@@ -23,7 +23,7 @@ from mirrord.jobs.flow_compaction import compact_flows, moved_line
 from mirrord.ledger.compaction_plan import PART_RUNS
 from mirrord.ledger.store.compaction import RunSelection
 from mirrord.ledger.store.job_lease import JobLease
-from mirrord.model.errors import MirrordError
+from mirrord.model.errors import MirrordError, internal_error
 from mirrord.model.jobs import JobOutcome
 from mirrord.runtime import logs
 from mirrord.runtime.clock import SystemClock
@@ -62,7 +62,7 @@ def _work(order: JobOrder) -> JobReport:
         return JobReport("failed", str(error).splitlines()[0])
     except Exception as error:
         log.error("job_failed", flow=flow.name, job=order.job, exc_info=error)
-        return JobReport("failed", f"internal error: {error!r}")
+        return JobReport("failed", internal_error(error))
     return JobReport(outcome, line)
 
 

@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
 from pyspark.sql import SparkSession
 
+from mirrord.config.jobs import SUBMITTED, SparkSettings
+from mirrord.config.security import resolved_settings
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.java import OLDEST_JAVA, find_java
 
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The environment variable with which spark-submit passes on the port of the Java process that it has started.
-pyspark.java_gateway reads this variable."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
@@ -31,22 +31,26 @@ _CLOSED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
+    "spark.authenticate": "true",
 }
 """Settings of a session that runs on this machine. With them, the session accepts no connections from other
-machines."""
+machines, and none from processes of this machine that do not know the secret that Spark generates."""
 _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"}
 """Settings that keep Spark's log messages off the terminal, whether or not the session starts."""
 
 
 @contextmanager
-def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
+def open_session(name: str, settings: SparkSettings) -> Generator[Any]:
     """Open a Spark session, which is stopped at the end of the context. `settings` are Spark properties, including
     `spark.master`. A session that is already running in this process is used unchanged and is not stopped. Raises
-    EnvironmentFault with a one-line message."""
+    EnvironmentFault with a one-line message.
+
+    Secrets in the settings do not appear in the arguments of a process, which every user of the machine can read.
+    """
     # If spark-submit has started Java, it has chosen the master and everything else that must be set before Java
     # starts.
-    is_submitted = _SUBMITTED in os.environ
-    master = settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL)
+    is_submitted = SUBMITTED in os.environ
+    master = str(settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL))
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
     # Spark workers use the same Python as this process.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -55,12 +59,16 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     # No public API says whether this process has a SparkContext. The active session does not show this either, because
     # each thread has its own.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
+    merged = merged_settings(settings, is_submitted=is_submitted)
+    whole = resolved_settings(merged)
     builder: Any = SparkSession.builder
-    for key, value in merged_settings(settings, is_submitted=is_submitted).items():
+    for key, value in whole.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as words:
         try:
             with _quiet_start(words):
+                if merged != whole and not is_shared:
+                    _start_java(name, merged, whole)
                 session = builder.appName(name).getOrCreate()
         except Exception as error:  # Java's errors and Spark's have no common base class
             why = _last_line(words) if "JAVA_GATEWAY_EXITED" in str(error) else ""
@@ -76,13 +84,25 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
             session.stop()
 
 
-def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[str, str]:
+def merged_settings(settings: SparkSettings, *, is_submitted: bool) -> SparkSettings:
     """Return the settings of a new session: the given ones, and mirrord's defaults for all others. If spark-submit has
     started Java, only the given settings are returned, because spark-submit has already chosen all others."""
     if is_submitted:
         return dict(settings)
-    master = settings.get("spark.master", LOCAL)
+    master = str(settings.get("spark.master", LOCAL))
     return _QUIET | (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
+
+
+def _start_java(name: str, merged: SparkSettings, whole: Mapping[str, str]) -> None:
+    """Start Java without the secrets, and then a SparkContext with them.
+
+    PySpark passes all settings that are known when Java starts to spark-submit as arguments (pyspark.java_gateway).
+    """
+    known = [(key, value) for key, value in merged.items() if isinstance(value, str)]
+    gateway: Any = launch_gateway(SparkConf(loadDefaults=False).setAll(known))
+    # SparkConf needs the Java process, which the gateway has started, to load Spark's defaults.
+    conf = SparkConf(_jvm=gateway.jvm).setAll(list(whole.items()))
+    SparkContext(conf=conf.setAppName(name), gateway=gateway)
 
 
 @contextmanager

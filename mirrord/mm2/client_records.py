@@ -20,7 +20,7 @@ from mirrord.mm2.checkpoints import Checkpoints
 from mirrord.mm2.heartbeats import Heartbeats
 from mirrord.mm2.offset_syncs import OffsetSyncs
 from mirrord.mm2.rules.heartbeat_latency import SentBeats
-from mirrord.model.errors import PolicyFault
+from mirrord.model.errors import PolicyFault, internal_error
 from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
@@ -124,5 +124,5 @@ class Mm2Upkeep:
                 await work()
             except Exception as error:
                 log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
-                self._failed[what] = f"{what} are not written: internal error: {error!r}"
+                self._failed[what] = f"{what} are not written: {internal_error(error)}"
             await asyncio.sleep(AGAIN_S)

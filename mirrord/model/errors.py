@@ -1,8 +1,16 @@
 """The errors that a user sees. A command prints only the message of such an error, without a traceback."""
 
+from mirrord.model.known_secrets import mask
+
 
 class MirrordError(Exception):
-    """Base class of all errors that mirrord raises deliberately. The text is written for users."""
+    """Base class of all errors that mirrord raises deliberately. The text is written for users.
+
+    Secrets are masked in it, because the message of an error that a library or a policy has raised may be part of it.
+    """
+
+    def __str__(self) -> str:
+        return mask(super().__str__())
 
 
 class ConfigError(MirrordError):
@@ -25,3 +33,8 @@ class PolicyFault(MirrordError):
 class PolicyUnusable(PolicyFault):
     """Raised when a process calls a policy that it cannot load. The fault concerns every name or record, and does not
     show what the policy returns in a process that can load it."""
+
+
+def internal_error(error: BaseException) -> str:
+    """Return one line for operators about an error that mirrord has not expected. The log contains its traceback."""
+    return mask(f"internal error: {error!r}")

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from mirrord.model.errors import EnvironmentFault
+from mirrord.runtime.process_hardening import bare_environment
 
 OLDEST_JAVA = 17
 NEEDED = f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka"
@@ -31,7 +32,11 @@ def find_java(needed: str = NEEDED) -> str:
 def _checked(java: str, needed: str) -> str:
     try:
         answer = subprocess.run(
-            [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
+            [java, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            env=bare_environment(),
+            check=False,
         )
     except OSError as error:
         raise EnvironmentFault(f"{needed}, but {java} does not start: {error.strerror}") from None

@@ -8,25 +8,28 @@ even if a caller passes them.
 
 import errno
 import fcntl
+import io
 import logging
 import logging.handlers
 import os
 import sys
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import cast
+from typing import TextIO, cast
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from mirrord.config.security import Secret, names_secret
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.known_secrets import MASK, mask
 
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
 PROCESSES = 1_000
 """Maximum number of processes that may write logs with the same name to the same directory."""
-_MASK = "***"
+_RAISED = "exc_info"
+"""The key of an exception whose traceback is logged. Secrets are masked in the text of the traceback."""
 _locks: list[int] = []
 """The file descriptor that locks this process's log file."""
 
@@ -125,22 +128,38 @@ def quiet() -> None:
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - for structlog
-    """Mask all `Secret` values, and all values whose key suggests a secret. This function is a structlog processor."""
+    """Mask all `Secret` values, all values whose key suggests a secret, and all known secrets in texts. This function
+    is a structlog processor."""
     return cast(EventDict, _masked(event))
 
 
 def _masked(value: object) -> object:
     if isinstance(value, Secret):
-        return _MASK
+        return MASK
     if isinstance(value, MutableMapping):
         items = cast(MutableMapping[object, object], value).items()
         return {
-            key: _MASK if isinstance(key, str) and names_secret(key) and item is not None else _masked(item)
+            key: MASK if isinstance(key, str) and names_secret(key) and item is not None else _masked(item)
             for key, item in items
-        }
+            if key != _RAISED
+        } | {key: item for key, item in items if key == _RAISED}
     if isinstance(value, list | tuple):
         return [_masked(item) for item in cast(list[object], value)]
-    return value
+    if isinstance(value, BaseException):
+        return mask(str(value))
+    return mask(value) if isinstance(value, str) else value
+
+
+def _mask_exception(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - for structlog
+    if isinstance(text := event.get("exception"), str):
+        event["exception"] = mask(text)
+    return event
+
+
+def _plain_traceback(file: TextIO, error: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    file.write(mask(text.getvalue()))
 
 
 def _shared() -> list[Processor]:
@@ -162,10 +181,10 @@ def _formatter(renderers: list[Processor]) -> logging.Formatter:
 
 
 def _json() -> list[Processor]:
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    return [structlog.processors.format_exc_info, _mask_exception, structlog.processors.JSONRenderer(default=str)]
 
 
 def _console() -> list[Processor]:
     # structlog's default would show the local variables in each frame of a traceback. The variables may contain
     # passwords.
-    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]

@@ -18,7 +18,7 @@ from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.ledger.store.lease import LeaseKeeper, Superseded
 from mirrord.ledger.store.lease_observer import SeenLease, lease_status
 from mirrord.ledger.store.store import LedgerStore, open_flow
-from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.status import FlowPhase, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.wait import wait_for
@@ -236,7 +236,7 @@ class FlowSupervisor:
             self._note_fault(str(fault) if clusters_answer else "")
         except Exception as error:  # noqa: BLE001 -- one flow must not take the others down with it
             self._log.error("flow_failed", exc_info=error)
-            self._note = f"internal error: {error!r}"
+            self._note = internal_error(error)
         return RETRY_S
 
     async def _attempt(self) -> None:

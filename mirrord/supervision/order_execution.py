@@ -32,6 +32,10 @@ from mirrord.runtime.clock import Clock
 from mirrord.supervision.fleet.fleet import Fleet
 from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
 
+RENEWAL_WAIT_S = 10.0
+"""How many seconds a command waits for the renewal of an uncertain lease. A client waits longer for the answer."""
+POLL_S = 0.1
+
 log = structlog.get_logger()
 
 
@@ -46,6 +50,13 @@ class Desk:
     def view(self) -> FlowView:
         """Return the information about the flow that is needed to resolve operator commands."""
         return self._fleet.view()
+
+    async def until_writable(self, clock: Clock) -> None:
+        """Wait until the flow's lease is valid, or for `RENEWAL_WAIT_S` seconds. After a slow renewal, a lease is
+        uncertain for a moment."""
+        deadline = clock.monotonic() + RENEWAL_WAIT_S
+        while not self._keeper.is_valid and clock.monotonic() < deadline:
+            await clock.sleep(POLL_S)
 
     async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought | CommandGiven]) -> None:
         """Append the facts of an operator command, and return when they have taken effect. Raises EnvironmentFault if
@@ -75,9 +86,8 @@ async def carry_out(
     if fault := text_fault(order):
         raise ConfigError(fault)
     served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
-    views = {flow: desk.view() for flow, desk in served.items()}
     try:
-        named = find(order, list(views.values()))
+        named = find(order, [desk.view() for desk in served.values()])
     except ConfigError as error:
         # The name may belong to a topic of a flow that this daemon is not currently running.
         closed = [
@@ -86,9 +96,13 @@ async def carry_out(
         if closed:
             raise EnvironmentFault("\n".join([str(error), *closed])) from error
         raise
-    decision = decide(order, named, views[named.flow], clock.wall_ms(), giver)
+    desk = served[named.flow]
+    if not dry_run:
+        await desk.until_writable(clock)
+    # The view was taken before the wait, so it may be outdated.
+    decision = decide(order, named, desk.view(), clock.wall_ms(), giver)
     if decision.facts and not dry_run:
-        await served[named.flow].record(decision.facts)
+        await desk.record(decision.facts)
         by = {"by": order.by, "reason": order.reason, "client": giver.client, "peer": giver.peer}
         log.info("order_taken", flow=named.flow, verb=order.verb, of=str(named), **by)
     return _answer(decision)

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.config.security import Secret
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import NO_TOPIC, Asks, start_offset
@@ -38,13 +39,18 @@ PARTITIONS_AT_ONCE = 10_000
 log = structlog.get_logger()
 
 
+def _reference(secret: Secret) -> str:
+    return secret.reference
+
+
 class FirstLook:
     """Resolves the start offsets of the topics that a flow's configuration selects."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
         self._flow = flow
         self._source = source
-        policy = f"{flow.select} {json.dumps(flow.select_settings, sort_keys=True)}" if flow.select else ""
+        settings = json.dumps(flow.select_settings, sort_keys=True, default=_reference)
+        policy = f"{flow.select} {settings}" if flow.select else ""
         self._selected = Selected(flow.topics, flow.exclude, policy)
 
     async def note(self, topics: Sequence[Topic], cluster_id: ClusterId, recorder: Recorder) -> None:

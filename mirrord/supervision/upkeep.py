@@ -16,7 +16,7 @@ from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.mm2.client_records import Mm2Upkeep
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import EnvironmentFault, internal_error
 from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import TopicId
 from mirrord.model.status import LatencyStatus, TopicStatus
@@ -160,7 +160,7 @@ class Upkeep:
             line = f"{what} are currently not synced: {fault}"
         except Exception as error:
             log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
-            line = f"{what} are not synced: internal error: {error!r}"
+            line = f"{what} are not synced: {internal_error(error)}"
         if line and line != self._faults.get(what, ""):
             log.warning("not_synced", flow=self._flow.name, what=what, reason=line)
         self._faults[what] = line

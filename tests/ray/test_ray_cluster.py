@@ -1,14 +1,21 @@
 """Daemons on a Ray cluster that is not theirs: separated by their instance names, and ended by `mirrord stop`."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Generator
+from ipaddress import ip_address
 from pathlib import Path
 
+import psutil
 import pytest
 import ray
 
+from actors import janitor
 from actors.handles import names
+from actors.ray_access import TOKEN_PATH
 from actors.ray_connection import RayConnection
 from mirrord.config.schema import RayConfig
 from mirrord.lab.cluster import Cluster
@@ -27,6 +34,28 @@ def ray_address() -> Generator[str]:
     connection.connect()
     yield ray.get_runtime_context().gcs_address
     connection.close()
+
+
+def test_only_processes_of_this_machine_that_have_the_token_reach_a_ray_cluster(ray_address: str) -> None:
+    """Every server of the cluster listens on a loopback address, and a client without the token is refused."""
+    ray.get(ray.remote(lambda: None).remote())  # a worker is running, which has a server of its own
+    folder = Path(os.environ[TOKEN_PATH]).parent
+    pids = {*janitor.users(str(folder)), os.getpid(), *(each.pid for each in psutil.Process().children(recursive=True))}
+    listening = [
+        (psutil.Process(pid).name(), each.laddr)
+        for pid in pids
+        for each in psutil.Process(pid).net_connections("inet")
+        if each.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= 3
+    assert [each for each in listening if not ip_address(each[1].ip.removeprefix("::ffff:")).is_loopback] == []
+    program = "import sys, ray; ray.init(sys.argv[1]); print('joined')"
+    for token, joins in ((None, False), ("0" * 64, False), (Path(os.environ[TOKEN_PATH]).read_text(), True)):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        environment |= {"RAY_AUTH_TOKEN": token, "RAY_AUTH_MODE": "token"} if token else {"RAY_AUTH_MODE": "disabled"}
+        command = [sys.executable, "-c", program, ray_address]
+        client = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_S, check=False)
+        assert (client.stdout.endswith("joined\n"), client.returncode == 0) == (joins, joins), client.stderr
 
 
 def mirror(source: Cluster, target: Cluster, folder: Path, address: str) -> tuple[str, str, Path]:

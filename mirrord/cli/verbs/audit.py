@@ -75,7 +75,7 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the audit, print its result and return the exit code. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
-    order = _order(arguments)
+    order = _order(arguments, config)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
     audit = Audit(config, order)
     known = results.known(order.level) if results and arguments.resume else {}
@@ -132,7 +132,7 @@ def _show_progress(progress: AuditProgress, line: ProgressLine, lease: JobLease 
         lease.progress(progress.ranges, progress.every)
 
 
-def _order(arguments: argparse.Namespace) -> AuditOrder:
+def _order(arguments: argparse.Namespace, config: Config) -> AuditOrder:
     """Return the options of the audit, as specified by the command-line arguments. Raises ConfigError."""
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
@@ -150,7 +150,7 @@ def _order(arguments: argparse.Namespace) -> AuditOrder:
         since_ms=begin_ms,
         again=arguments.again,
         sample=arguments.sample,
-        spark=spark_settings(arguments),
+        spark=spark_settings(arguments, config.audit.spark),
         rate_bytes_per_s=_rate(arguments.rate),
     )
 

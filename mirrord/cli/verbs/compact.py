@@ -52,7 +52,7 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compact the flows' ledgers, and print how many runs were moved. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
-    settings = spark_settings(arguments)
+    settings = spark_settings(arguments, config.compact.spark)
     wanted = _wanted(arguments)
     if config.compact.path is None:
         raise ConfigError(

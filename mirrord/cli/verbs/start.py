@@ -63,6 +63,11 @@ class Daemon(Protocol):
         ...
 
     @property
+    def dashboard_token_file(self) -> str:
+        """The file with the token of Ray's dashboard; empty if this daemon has not started Ray."""
+        ...
+
+    @property
     def replaced_by(self) -> Successor | None:
         """The daemon that has taken over all flows, if this daemon stopped for that reason; otherwise None."""
         ...
@@ -171,7 +176,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     reporting = None if tell_fd is None else asyncio.create_task(report_to_parent(tell_fd, address, daemon.status))
     migration = CatchUp(config, access) if arguments.until_caught_up else None
     ended = _Ended(migration) if migration else None
-    with view.of(address, daemon.dashboard):
+    with view.of(address, daemon.dashboard, daemon.dashboard_token_file):
         while not waiting.done():
             began = time.thread_time()
             status = await daemon.status()
@@ -233,7 +238,7 @@ def _daemon(config: Config, log_directory: str, own_file: OwnFile) -> Daemon:
 class _Here:
     """A daemon whose flows run in this process."""
 
-    dashboard = ""
+    dashboard = dashboard_token_file = ""
 
     def __init__(self, config: Config, own_file: OwnFile) -> None:
         self._config = config
@@ -295,9 +300,10 @@ class _Table:
         self._head = ""
         self._live = Live("", console=Console(), auto_refresh=False)
 
-    def of(self, address: str, dashboard: str) -> Live:
+    def of(self, address: str, dashboard: str, token_file: str) -> Live:
         """Return a context manager that shows the status table on the terminal while the daemon is running."""
-        board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
+        token = f" (its token is in {token_file})" if token_file else ""
+        board = f"   Ray dashboard {dashboard}{token}" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and exits"
         return self._live
 
@@ -313,10 +319,10 @@ class _Lines:
         self._shown: dict[str, tuple[str, ...]] = {}
         self._next = 0.0
 
-    def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
-        """Log the address of the daemon and of the Ray dashboard. Return a context manager that does nothing, because
-        log lines need no live display."""
-        log.info("daemon_ready", http=address, dashboard=dashboard)
+    def of(self, address: str, dashboard: str, token_file: str) -> contextlib.AbstractContextManager[None]:
+        """Log the address of the daemon, that of the Ray dashboard, and the file with the dashboard's token. Return a
+        context manager that does nothing, because log lines need no live display."""
+        log.info("daemon_ready", http=address, dashboard=dashboard, dashboard_auth_file=token_file)
         return contextlib.nullcontext()
 
     def show(self, status: Status) -> None:

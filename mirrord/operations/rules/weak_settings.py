@@ -4,12 +4,13 @@
 """
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from mirrord.config.http import HttpConfig
+from mirrord.config.policy_checks import policy_settings
 from mirrord.config.schema import Config
-from mirrord.config.security import Security
+from mirrord.config.security import Security, names_secret
 from mirrord.model.findings import Finding
 from mirrord.model.names import Alias
 
@@ -18,7 +19,7 @@ def weak_settings(config: Config) -> list[Finding]:
     """Return a warning for each weak setting of the file, and of each cluster that a flow uses."""
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
     found = [finding for alias in used for finding in _of_cluster(alias, config.clusters[alias].security)]
-    return [*found, *_of_http(config.http)]
+    return [*found, *_of_http(config.http), *_plain_secrets(config)]
 
 
 def weak_lines(config: Config) -> list[str]:
@@ -49,6 +50,19 @@ def _of_http(http: HttpConfig) -> Iterator[Finding]:
     if listen is not None and http.tls.certificate is None and not is_loopback(listen.host):
         what = f"the HTTP server listens on {listen} without TLS, so others on the network can read its answers"
         yield _warning("http.listen", what, "set [http.tls], or listen on 127.0.0.1")
+
+
+def _plain_secrets(config: Config) -> Iterator[Finding]:
+    """Yield a warning for each setting of Spark or of a policy that is probably a secret, but is not a reference."""
+    tables: list[tuple[str, Mapping[str, object]]] = [
+        *((name, getattr(config, name).spark) for name in ("audit", "compact")),
+        *((f"flow {flow.name}: {key}", settings) for flow in config.flows for key, settings in policy_settings(flow)),
+    ]
+    for where, table in tables:
+        for key, value in table.items():
+            if isinstance(value, str) and names_secret(key):
+                what = f"{key} is probably a secret, and the file contains it in plain text"
+                yield _warning(where, what, 'write { secret = "env:NAME" } or { secret = "file:PATH" } instead of it')
 
 
 def _is_clear(address: str) -> bool:

@@ -17,6 +17,7 @@ from mirrord.config.schema import Config
 from mirrord.ledger.facts.jobs import JOBS
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.store.process_identity import is_dead_worker
+from mirrord.model.errors import internal_error
 from mirrord.model.jobs import Job
 from mirrord.model.status import JobStatus
 from mirrord.runtime.clock import Clock
@@ -84,7 +85,7 @@ class Schedule:
                 await self._once(job)
             except Exception as error:
                 log.error("job_failed", flow=self._flow, job=job, exc_info=error)
-                self._notes[job] = f"internal error: {error!r}"
+                self._notes[job] = internal_error(error)
                 await self._clock.sleep(AGAIN_S)
 
     async def _wait(self, job: Job) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mirrord.config.changes import LIVE, ConfigChanges, compare
-from mirrord.config.jobs import AuditConfig
+from mirrord.config.jobs import AuditConfig, SparkSettings
 from mirrord.config.schema import (
     ClusterConfig,
     Config,
@@ -116,7 +116,11 @@ def test_a_cluster_may_be_added() -> None:
 
 def test_values_of_secret_names_are_not_shown() -> None:
     old = msgspec.structs.replace(CONFIG, audit=AuditConfig(spark={"spark.master": "local[1]"}))
-    spark = {"spark.hadoop.fs.s3a.secret.key": "AKIA", "spark.hadoop.fs.s3a.access.key": "AK", "spark.master": "yarn"}
+    spark: SparkSettings = {
+        "spark.hadoop.fs.s3a.secret.key": "AKIA",
+        "spark.hadoop.fs.s3a.access.key": "AK",
+        "spark.master": "yarn",
+    }
     lines = compare(old, msgspec.structs.replace(old, audit=AuditConfig(spark=spark))).jobs
     assert "AK" not in "\n".join(lines)
     assert "audit.spark.spark.hadoop.fs.s3a.secret.key: a different value" in lines

@@ -15,6 +15,7 @@ import structlog
 
 from mirrord.config.security import Secret
 from mirrord.jobs.blocking import blocking
+from mirrord.model import known_secrets
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime import logs
 
@@ -123,6 +124,28 @@ def test_secrets_are_masked_wherever_they_are(tmp_path: Path, capsys: pytest.Cap
         "***",
         None,
     )
+
+
+def test_known_secrets_are_masked_in_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_secrets, "_known", {})
+    known_secrets.remember("correct horse")
+    path = logs.set_up(str(tmp_path), "daemon")
+    log = structlog.get_logger()
+    log.info("refused", reason="correct horse is wrong", error=ValueError("correct horse"), all=["correct horse"])
+    logging.getLogger("aiokafka").error("login with %s", "correct horse")
+    try:
+        raise ValueError("correct horse")
+    except ValueError as error:
+        log.error("failed", exc_info=error)
+        logging.getLogger("aiokafka").exception("failed")
+    found = lines(path)
+    assert len(found) == 4
+    assert "correct horse" not in path.read_text() + capsys.readouterr().err
+    assert found[0]["reason"] == "*** is wrong"
+    assert "ValueError: ***" in str(found[2]["exception"])
+    assert "ValueError: ***" in str(found[3]["exception"])
 
 
 def test_retries_of_clients_stay_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import LaneStatus
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision import flow_supervisor, unfetched_partition_ends
+from mirrord.supervision import flow_supervisor, order_execution, unfetched_partition_ends
 from mirrord.supervision.fleet import fleet, handoff_preparation
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from mirrord.supervision.flow_supervisor import FlowSupervisor
@@ -299,7 +299,19 @@ async def test_an_order_to_a_daemon_that_drains_changes_nothing(mirror: Mirror) 
     assert of_kind(mirror, CopyingPaused) == []
 
 
-async def test_an_order_after_the_lease_was_lost_changes_nothing(mirror: Mirror) -> None:
+async def test_an_order_waits_for_the_renewal_of_an_uncertain_lease(mirror: Mirror) -> None:
+    flow, engine = await running(mirror)
+    keeper = flow._keeper  # pyright: ignore[reportPrivateUsage]
+    assert keeper is not None
+    keeper.valid_until = 0.0
+    assert (await give(flow, "pause", "orders-2")).lanes == ("orders-2",)
+    await eventually(lambda: hosted(engine, 3))
+
+
+async def test_an_order_after_the_lease_was_lost_changes_nothing(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order_execution, "RENEWAL_WAIT_S", 0.0)
     flow, engine = await running(mirror)
     keeper = flow._keeper  # pyright: ignore[reportPrivateUsage]
     assert keeper is not None
