@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 import uvloop
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 
 from mirrord.cli import start_dry_run
@@ -21,6 +21,7 @@ from mirrord.cli.reload_signal import reload_on_hangup
 from mirrord.cli.start_detached import report_to_parent, start_detached
 from mirrord.cli.start_upgrade import check_upgrade, find_predecessor, print_replacement
 from mirrord.cli.status_tables import status_table
+from mirrord.cli.status_watch import console
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.loader import load_file
 from mirrord.config.own_file import OwnFile
@@ -298,7 +299,7 @@ class _Table:
     def __init__(self, log_directory: str) -> None:
         self._log_directory = log_directory
         self._head = ""
-        self._live = Live("", console=Console(), auto_refresh=False)
+        self._live = Live("", console=console(), auto_refresh=False)
 
     def of(self, address: str, dashboard: str, token_file: str) -> Live:
         """Return a context manager that shows the status table on the terminal while the daemon is running."""
