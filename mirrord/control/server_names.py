@@ -47,7 +47,7 @@ class ServerNames(msgspec.Struct, frozen=True):
         """
         host, port = _split(authority)
         port = port or default_port
-        if _is_own_machine(host) and host not in self.configured and not _is_own_machine(arrived_at.host):
+        if is_own_machine(host) and host not in self.configured and not is_own_machine(arrived_at.host):
             return False
         return self.accept(authority, arrived_at) and (port == arrived_at.port or port in self.ports)
 
@@ -60,7 +60,7 @@ def _split(authority: str) -> tuple[str, int | None]:
     return host.lower(), int(found["port"]) if found["port"] else None
 
 
-def _is_own_machine(host: str) -> bool:
+def is_own_machine(host: str) -> bool:
     """Return whether this host means, on each machine, the machine itself."""
     try:
         address = _unmapped(host)

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -127,6 +128,24 @@ async def test_clients_without_a_certificate_are_refused(world: World) -> None:
     with pytest.raises(NoAnswer):
         await CommandSender(url(http, address), bare, 5.0).read("/status")
     await server.close()
+
+
+async def test_a_withdrawn_authority_of_clients_is_not_trusted_any_more(world: World) -> None:
+    client_ca = world.folder / "clients.pem"
+    world.authority.cert_pem.write_to_path(client_ca)
+    http = settings(world.folder, client_ca=Secret(f"file:{client_ca}"))
+    server = HttpServer(Daemon(), http, SystemClock())
+    address = await server.start()
+    assert (await CommandSender(url(http, address), http, 5.0).read("/status")).status == 200
+    trustme.CA().cert_pem.write_to_path(client_ca)
+    with pytest.raises(NoAnswer):
+        await CommandSender(url(http, address), http, 5.0).read("/status")
+    await server.close()
+
+
+async def test_an_address_without_tls_in_the_ledger_is_not_used_with_tls(world: World) -> None:
+    with pytest.raises(NoAnswer, match=re.escape("http://192.0.2.1:8182 has no TLS, although [http.tls] is set")):
+        CommandSender("http://192.0.2.1:8182", world.http, 5.0)
 
 
 async def test_a_certificate_that_cannot_be_used_keeps_a_daemon_from_starting(world: World) -> None:
