@@ -239,7 +239,8 @@ def check_scram(message: bytes) -> None:
     Kafka's own client accepts no fewer (ScramMechanism.minIterations). With many iterations, computing the proof would
     occupy a thread for hours.
     """
-    fields = dict(part.partition("=")[::2] for part in message.decode("utf-8", "replace").split(","))
+    parts = (part.partition("=") for part in message.decode("utf-8", "replace").split(","))
+    fields = {key: value for key, _, value in parts}
     if "e" in fields:
         raise SaslAuthenticationFailed(f"the broker refuses the user: {fields['e'][:_LONGEST_REASON]!r}")
     if "i" in fields:
