@@ -7,11 +7,11 @@ from mirrord.replication.lane.phases import Phase
 from tests.sim import truth
 from tests.sim.host import Host, Shape
 from tests.sim.themes import OLD_MS
-from tests.sim.traps.driving import drive, save_position
+from tests.sim.traps.driving import drive, on_the_way, save_position
 from tests.sim.traps.moments import kill
 from tests.sim.world import World
 
-SHAPE = Shape(unclean=True, retention=True, forgetting=True, record_age_ms=OLD_MS)
+SHAPE = Shape(unclean=True, retention=True, truncation=True, forgetting=True, record_age_ms=OLD_MS)
 
 
 def swap(world: World, host: Host, *, dies: bool) -> Host:
@@ -93,3 +93,30 @@ def test_a_log_that_a_rebuild_has_not_read_is_compared(seed: int, kept: int, die
     host = swap(world, host, dies=dies)
     copy(world, host, 1)
     truth.check(world)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_that_were_never_acknowledged_come_back(seed: int, dies: bool) -> None:
+    """LOSS. A deposed leader appended batches that the lane then counted as refused. Others got their ordinals, and
+    were acknowledged by the next leader. When the first log came back, the lane took its batches for those."""
+    world = World(seed, SHAPE)
+    source, target = world.source, world.target
+    host = world.start_host(former_dead=False)
+    copy(world, host, 5, follows=True)
+    while target.replicate():
+        pass
+    target.in_sync = False
+    save_position(host)
+    for _ in range(4):
+        source.append(1, world.record_ms())
+    requests = drive(world, host, lambda: on_the_way(world, host, 1), without=("arrive",))
+    assert requests
+    swap(world, host, dies=False)
+    for each in requests:
+        world.do(("arrive", each))
+    source.truncate(4)
+    copy(world, host, 6)
+    host = swap(world, host, dies=dies)
+    copy(world, host, 0)
+    truth.check(world, final=True)
