@@ -134,6 +134,7 @@ def resume_or_halt(lane: Lane) -> Effects:
 def map_recorded(lane: Lane) -> None:
     """Adopt the rebuilt map, now that the ledger records it."""
     lane.comparison.differs, lane.comparison.rebuild_in_doubt = None, False
+    lane.comparison.earlier = ()
     lane.halt.line = ""
     lane.takeover.opened_here = False
     lane.comparison.later_pending, lane.comparison.later_from = False, None
@@ -194,7 +195,8 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     lane.stage = Stage.LOCATE
     unread = last_copied.unread_from(lane, found.last)
     where = (found.first, start, lane.log.end)
-    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread)]
+    earlier = tuple(intervals.joined((*lane.comparison.earlier, *lane.log.earlier)))
+    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:

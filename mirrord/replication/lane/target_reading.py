@@ -88,7 +88,7 @@ def _is_unchanged_below(lane: Lane, own: Sequence[OwnBatch]) -> bool:
     """Return whether the target log has the record before the resume position, from the log in which this position was
     recorded. If the lane has already asked up to which offset that log is unchanged, the answer counts."""
     is_asked = lane.log.shared != missing_ordinals.NOT_ASKED
-    return target_scan.holds_position(lane, own) and (is_asked or not epoch_ends.is_of_another_log(lane, own[0]))
+    return target_scan.holds_position(lane, own) and (is_asked or not any(epoch_ends.of_another_log(lane, own[:1])))
 
 
 def _read_below(lane: Lane, own: Sequence[OwnBatch]) -> Effects:
