@@ -35,7 +35,6 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
         first = max(first, min(_unsettled(lane, answer), default=first))
     last = _last_in_log(lane, answer)
     lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, last, "different", answer.note)
-    lane.comparison.earlier = tuple(joined(lane.log.earlier))
     line = answer.note
     if answer.first <= last:
         where = f"target and source differ at ordinals {answer.first} to {last}"

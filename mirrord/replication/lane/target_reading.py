@@ -245,7 +245,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         epochs = left_out_epochs.of_left_out(lane.record, copied, lane.log.lost_ordinals, kept)
         if verdicts:
             went += ", except those for which the target has a newer record with the same key"
-    elif found.holes:
+    elif found.holes or lane.log.earlier:
+        # A position of the present leader epoch would no longer show that an election has brought these batches back.
         missing_ordinals.remember_position(lane)
     if out_of_order.is_position_refused(lane):
         # No leader epoch has ended, so nothing but the ledger shows the next holder that the saved position is wrong.

@@ -17,8 +17,6 @@ class ComparisonState:
     """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""
     differs: TakeoverChecked | None = None
     """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
-    earlier: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) of batches that an election has brought back, as known when `differs` was found."""
     rebuilt_until: int = 0
     """The target offset of the resume position that becomes valid when the rebuilt offset map takes effect."""
     rebuild_in_doubt: bool = False

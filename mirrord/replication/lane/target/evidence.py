@@ -154,7 +154,8 @@ def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
     recorded is not known to have had them (see `epoch_ends.of_another_log`).
     """
     rewinds = lane.record.rewinds if lane.record is not None else ()
-    positions = [(each.ordinal, each.leader_epoch) for each in (lane.resume_position, *(note for _, note in rewinds))]
+    found = (lane.resume_position, lane.resumed_at, *(note for _, note in rewinds))
+    positions = [(each.ordinal, each.leader_epoch) for each in found]
     for batch in own:
         first = nearest(batch.base_sequence, lane.resume_position.ordinal)
         begins = [ordinal for ordinal, epoch in positions if 0 <= batch.leader_epoch < epoch]
