@@ -98,6 +98,9 @@ def describe(fact: AnyFact, name: LaneName) -> str:
 
 
 def _describe_config(fact: ConfigChanged | CommandGiven) -> str:
+    if isinstance(fact, CommandGiven) and fact.refused:
+        more = f"; {fact.omitted} more since the previous record" if fact.omitted else ""
+        return f"{fact.command} refused, given {_by(fact.origin)}: {fact.refused}{more}"
     if isinstance(fact, CommandGiven):
         return f"{fact.command} {_by(fact.origin)}{f': {fact.detail}' if fact.detail else ''}"
     parts = [f"configuration changed: {'; '.join(fact.changes)}"] if fact.changes else []

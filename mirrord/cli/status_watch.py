@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.segment import Segment
 
 from mirrord.cli.arguments import load_conf
 from mirrord.config.schema import Config
@@ -22,10 +24,28 @@ from mirrord.operations.status_report import gather_status
 _WIDTH_COLUMNS = 180
 
 
+class _PlainConsole(Console):
+    """A console that prints no control characters from texts. Names of groups, for example, come from other clients of
+    the clusters, and could otherwise change what the terminal shows."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the parts of the output."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control or text.isprintable():
+                yield segment
+            else:
+                # The width of the text stays the same, because the layout has been computed already.
+                shown = (
+                    letter if letter.isprintable() or letter == "\n" else "?" * cell_len(letter) for letter in text
+                )
+                yield Segment("".join(shown), style)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console with the width of the terminal, or a wide console if the output does not go to a terminal."""
     is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr) if is_terminal else Console(stderr=stderr, width=_WIDTH_COLUMNS)
+    return _PlainConsole(stderr=stderr) if is_terminal else _PlainConsole(stderr=stderr, width=_WIDTH_COLUMNS)
 
 
 def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:

@@ -111,6 +111,11 @@ class HttpTls(msgspec.Struct, frozen=True):
         ),
     ] = None
 
+    @property
+    def is_used(self) -> bool:
+        """Whether daemons with this configuration have TLS."""
+        return self.certificate is not None or self.ca is not None
+
     def below(self, folder: Path) -> "HttpTls":
         """Return the same settings, with relative paths resolved against this folder."""
         found = {name: getattr(self, name) for name in self.__struct_fields__}

@@ -114,6 +114,10 @@ def settings_below(settings: Mapping[str, S | Secret], folder: Path) -> dict[str
 def _variable(name: str) -> str:
     if name not in os.environ:
         raise EnvironmentFault(f"the environment variable {name} is not set")
+    try:
+        os.environ[name].encode()
+    except UnicodeEncodeError:
+        raise EnvironmentFault(f"the environment variable {name} is not UTF-8 text") from None
     return os.environ[name]
 
 

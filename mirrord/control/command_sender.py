@@ -18,6 +18,7 @@ from mirrord.control.address import configured
 from mirrord.control.command_proof import RequestLine, prove
 from mirrord.control.http_tls import client_context
 from mirrord.control.local_token import LOCAL, control_directory, read_local_token
+from mirrord.control.server_names import is_own_machine
 from mirrord.control.token_ring import named_tokens, usable_token
 from mirrord.model.errors import ConfigError, EnvironmentFault
 
@@ -59,7 +60,8 @@ class CommandSender:
 
     def __init__(self, http: str, config: HttpConfig, seconds: float) -> None:
         """`http` is the daemon's URL, as its lease says. A request may take up to `seconds` seconds. Raises NoAnswer if
-        the URL is not one that a daemon could have, and EnvironmentFault if a file for TLS cannot be used."""
+        a daemon with this configuration cannot have this URL, and EnvironmentFault if a file for TLS cannot be used.
+        """
         found = _ADDRESS.fullmatch(http)
         try:
             self._address = host_port(found["authority"]) if found is not None else None
@@ -67,8 +69,12 @@ class CommandSender:
             self._address = None
         if self._address is None:
             raise NoAnswer(f"{http!r} is not the address of a daemon")
+        is_tls = http.startswith("https:")
+        if not is_tls and config.tls.is_used and not is_own_machine(self._address.host):
+            # Whoever can write to the ledger could otherwise make commands believe the answers of a daemon of theirs.
+            raise NoAnswer(f"{http} has no TLS, although [http.tls] is set in the configuration")
         # A certificate is checked even if the ledger names the address: a forged address has none.
-        self._tls = client_context(config.tls) if http.startswith("https:") else None
+        self._tls = client_context(config.tls) if is_tls else None
         self._http = http
         self._config = config
         self._timeout = aiohttp.ClientTimeout(total=seconds)

@@ -12,12 +12,14 @@ log = structlog.get_logger()
 
 
 class ServerTls:
-    """The TLS context of a server. A certificate that is replaced applies to the next connection."""
+    """The TLS context of a server. If its certificate, or the authorities of its clients, are replaced, this applies to
+    the next connection."""
 
     def __init__(self, tls: HttpTls) -> None:
         """Read the certificate. Raises EnvironmentFault if it cannot be used."""
         self._tls = tls
-        self._read = _chain(tls)
+        self._read = _files(tls)
+        self._fault = ""
         self._current = _server_context(tls)
         self.context = self._current
         """The context with which the server listens."""
@@ -26,13 +28,16 @@ class ServerTls:
 
     def _renew(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002
         try:
-            if (found := _chain(self._tls)) != self._read:
+            if (found := _files(self._tls)) != self._read:
                 self._current = _server_context(self._tls)
                 self._read = found
                 log.info("http_certificate_renewed")
+            self._fault = ""
         except (EnvironmentFault, ConfigError) as fault:
             # The file may just be written. The former certificate is used in the meantime.
-            log.warning("http_certificate_unusable", reason=str(fault))
+            if self._fault != (line := str(fault)):
+                log.warning("http_certificate_unusable", reason=line)
+            self._fault = line
         connection.context = self._current
 
 
@@ -64,6 +69,11 @@ def _server_context(tls: HttpTls) -> ssl.SSLContext:
 def _load(context: ssl.SSLContext, tls: HttpTls) -> None:
     pem, password = _chain(tls)
     use_for_tls("http.tls.certificate, key and key_password", lambda: load_chain(context, pem, password))
+
+
+def _files(tls: HttpTls) -> tuple[str, str, str]:
+    """Return what `_chain` returns, and the authorities whose clients are accepted as PEM."""
+    return *_chain(tls), pem_lines(tls.client_ca.resolve()) if tls.client_ca is not None else ""
 
 
 def _chain(tls: HttpTls) -> tuple[str, str]:

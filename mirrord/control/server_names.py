@@ -19,14 +19,18 @@ class ServerNames(msgspec.Struct, frozen=True):
     hosts: frozenset[str]
     ports: frozenset[int]
     """Ports, other than the one on which a request arrives, that clients may name: for example, a proxy's port."""
+    configured: frozenset[str] = frozenset()
+    """The hosts that the configuration names."""
 
     @staticmethod
-    def of(addresses: Iterable[HostPort], hosts: Iterable[str]) -> "ServerNames":
-        """Return the names of a server with these addresses and these further host names, which may contain ports."""
-        known = [_split(host) for host in hosts]
+    def of(addresses: Iterable[HostPort], configured: Iterable[str]) -> "ServerNames":
+        """Return the names of a server with these addresses. `configured` are the hosts that the configuration names,
+        with or without ports."""
+        known = [_split(host) for host in configured]
         names = {*LOCAL_NAMES, *(address.host for address in addresses), *(name for name, _ in known)}
         ports = {*(address.port for address in addresses), *(port for _, port in known if port is not None)}
-        return ServerNames(frozenset(name.lower().rstrip(".") for name in names), frozenset(ports))
+        hosts = frozenset(name.lower().rstrip(".") for name in names)
+        return ServerNames(hosts, frozenset(ports), frozenset(name for name, _ in known))
 
     def accept(self, authority: str, arrived_at: HostPort) -> bool:
         """Return whether a request that names this server in its header Host may be answered. `arrived_at` is the
@@ -35,9 +39,16 @@ class ServerNames(msgspec.Struct, frozen=True):
         return host in self.hosts or _is_same_address(host, arrived_at.host)
 
     def mean(self, authority: str, arrived_at: HostPort, default_port: int) -> bool:
-        """Return whether the header Host can only mean this server, and not another server on the same machine. A proof
-        for the other server must not be usable here."""
-        port = _split(authority)[1] or default_port
+        """Return whether the header Host can only mean this server, and not another server. A proof for the other
+        server must not be usable here.
+
+        On each machine, `localhost` means a server of this machine. A proof for `localhost` that arrives from another
+        machine was made for a server there, which may have passed it on.
+        """
+        host, port = _split(authority)
+        port = port or default_port
+        if is_own_machine(host) and host not in self.configured and not is_own_machine(arrived_at.host):
+            return False
         return self.accept(authority, arrived_at) and (port == arrived_at.port or port in self.ports)
 
 
@@ -47,6 +58,15 @@ def _split(authority: str) -> tuple[str, int | None]:
         return "", None
     host = found["v6"] or found["name"].lower().rstrip(".")
     return host.lower(), int(found["port"]) if found["port"] else None
+
+
+def is_own_machine(host: str) -> bool:
+    """Return whether this host means, on each machine, the machine itself."""
+    try:
+        address = _unmapped(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 def _is_same_address(host: str, other: str) -> bool:

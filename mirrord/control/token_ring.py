@@ -4,6 +4,7 @@ Tokens are read again for each request, so a token whose file or variable has ch
 """
 
 import hmac
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -32,12 +33,18 @@ class Caller(msgspec.Struct, frozen=True):
 
 def token_faults(http: HttpConfig) -> Iterator[str]:
     """Yield a line for each token of the configuration that cannot be used. An empty token would admit every client,
-    and a short one can be guessed."""
+    and a short one can be guessed. If two tokens were equal, the records of commands could name the wrong client, and
+    a client with one role could use the other one."""
+    keys: dict[str, str] = {}
     for key, _, _, secret in _configured(http):
         try:
-            usable_token(secret)
+            token = usable_token(secret)
         except (EnvironmentFault, ConfigError) as fault:
             yield f"{key}: {fault}"
+            continue
+        if token in keys:
+            yield f"{key}: this token equals {keys[token]}; each client needs its own token"
+        keys.setdefault(token, key)
 
 
 def usable_token(secret: Secret) -> str:
@@ -65,6 +72,8 @@ class TokenRing:
         """`local` is the token for commands from this machine; None if it could not be written."""
         self._http = http
         self._local = local
+        self._reported: dict[str, str] = {}
+        """By the name of the token, why it cannot be used, as in the log."""
 
     @property
     def key_id(self) -> str:
@@ -92,11 +101,27 @@ class TokenRing:
     def _tokens(self) -> Iterator[tuple[Caller, str]]:
         if self._local is not None:
             yield Caller(LOCAL, "configure"), self._local.token
+        found: dict[Caller, str] = {}
+        unusable: dict[str, str] = {}
         for name, role, secret in named_tokens(self._http):
             try:
-                yield Caller(name, role), usable_token(secret)
+                found[Caller(name, role)] = usable_token(secret)
             except (EnvironmentFault, ConfigError) as fault:
-                log.warning("token_unusable", name=name, reason=str(fault))
+                unusable[name] = str(fault)
+        uses = Counter(found.values())
+        for caller, token in found.items():
+            if uses[token] > 1:
+                unusable[caller.name] = "another token is equal; each client needs its own token"
+            else:
+                yield caller, token
+        self._report(unusable)
+
+    def _report(self, unusable: dict[str, str]) -> None:
+        """Write each reason to the log once, because any client can cause tokens to be read."""
+        for name, reason in unusable.items():
+            if self._reported.get(name) != reason:
+                log.warning("token_unusable", name=name, reason=reason)
+        self._reported = unusable
 
 
 def _configured(http: HttpConfig) -> Iterator[tuple[str, str, Role, Secret]]:

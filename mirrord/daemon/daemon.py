@@ -13,7 +13,7 @@ from mirrord.config.digests import ConfigDigests, digests
 from mirrord.config.own_file import FileDigest
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.control.address import advertised, url
-from mirrord.daemon.http_api import HttpServer
+from mirrord.daemon.http_api import HttpServer, RefusedCommand
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
@@ -51,6 +51,7 @@ CLOSE_S = 0.5
 """Time limit in seconds for closing the engine and the HTTP API. The daemon takes at most `STOP_S` + `CLOSE_S` to stop.
 This leaves Ray two seconds to shut down, so that the entire shutdown takes at most 10 seconds."""
 
+DRAINING = "nothing was changed: this daemon is draining"
 NOTE_S = 1.0
 """Time limit in seconds for recording a command to the daemon before it is carried out."""
 
@@ -174,52 +175,70 @@ class Supervisor:
         """
         if self._own_file is None:
             raise EnvironmentFault("nothing was changed: this daemon was not started with a file")
+        if self._stopping.is_set():
+            raise EnvironmentFault(DRAINING)
         try:
             config = await self._own_file.read(given)
         except ConfigError as fault:
             return ConfigChanges(refused=tuple(str(fault).splitlines()))
-        changes = await self.apply(config, dry_run=dry_run)
+
+        async def note() -> None:
+            if giver != NO_GIVER:
+                await self._note("apply", given.by if given else "", giver)
+
+        changes = await self.apply(config, dry_run=dry_run, note=note)
         if not dry_run and not changes.refused:
             flows = [change.flow for change in changes.flows]
             log.info("configuration_taken", flows=flows, replicators=changes.replicators)
-            if giver != NO_GIVER:
-                await self._note("apply", given.by if given else "", giver)
         return changes
 
-    async def apply(self, config: Config, *, dry_run: bool) -> ConfigChanges:
+    async def apply(
+        self, config: Config, *, dry_run: bool, note: Callable[[], Awaitable[None]] | None = None
+    ) -> ConfigChanges:
         """Apply a new configuration, and return the changes. With `dry_run`, or if any change is refused, change
-        nothing."""
+        nothing. `note` records the command before it takes effect, because a flow that is removed gives up its ledger.
+        Raises EnvironmentFault if the daemon is draining."""
         async with self._applying:
-            changes = compare(self._config, config)
-            if not changes.refused:
-                changes = msgspec.structs.replace(changes, refused=tuple(policy_faults(config)))
-            if changes.refused:
+            changes = await self._compared(config)
+            if dry_run or changes.refused or self._services is None:
                 return changes
-            changes = msgspec.structs.replace(
-                changes, flows=tuple([await self._with_topics(change, config) for change in changes.flows])
-            )
-            if dry_run or self._services is None or self._stopping.is_set():
-                return changes
-            self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
-            if self._keep is not None:
-                await self._keep(self._config)
-            self._access.use(self._config)
-            watches = self._services.watches
-            for alias in self._config.clusters.keys() - watches.keys():
-                watches[alias] = ClusterWatch(alias, self._access.clock)
-            self._services = self._services._replace(config=self._config)
-            self._services.claims.know(self._config.all_flows)
-            for change in changes.flows:
-                self._carry_out(change, self._services)
-            if changes.jobs:
-                log.info("jobs_configuration", changes=changes.jobs)
-            for flow in self._flows.values():
-                flow.schedule.use(self._config)
-            if changes.replicators:
-                log.info("replicators_configuration", changes=changes.replicators)
-                for flow in self._flows.values():
-                    flow.place_by(config.replicators, changes.replicators)
+            if note is not None:
+                await note()
+            if self._stopping.is_set():
+                raise EnvironmentFault(DRAINING)
+            await self._take(config, changes, self._services)
         return changes
+
+    async def _compared(self, config: Config) -> ConfigChanges:
+        """Return the changes between the current configuration and another one, or the reasons why it is refused."""
+        changes = compare(self._config, config)
+        if not changes.refused:
+            changes = msgspec.structs.replace(changes, refused=tuple(policy_faults(config)))
+        if changes.refused:
+            return changes
+        flows = [await self._with_topics(change, config) for change in changes.flows]
+        return msgspec.structs.replace(changes, flows=tuple(flows))
+
+    async def _take(self, config: Config, changes: ConfigChanges, services: Services) -> None:
+        """Make a configuration the current one, and carry out its changes."""
+        self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
+        if self._keep is not None:
+            await self._keep(self._config)
+        self._access.use(self._config)
+        for alias in self._config.clusters.keys() - services.watches.keys():
+            services.watches[alias] = ClusterWatch(alias, self._access.clock)
+        self._services = services._replace(config=self._config)
+        self._services.claims.know(self._config.all_flows)
+        for change in changes.flows:
+            self._carry_out(change, self._services)
+        if changes.jobs:
+            log.info("jobs_configuration", changes=changes.jobs)
+        for flow in self._flows.values():
+            flow.schedule.use(self._config)
+        if changes.replicators:
+            log.info("replicators_configuration", changes=changes.replicators)
+            for flow in self._flows.values():
+                flow.place_by(config.replicators, changes.replicators)
 
     async def wait(self) -> None:
         """Wait until `stop` is called. Then wait for up to `STOP_S` seconds until all flows have ended. Finally, close
@@ -241,7 +260,7 @@ class Supervisor:
         """Carry out an operator command, such as pause, resume, move or drain. See
         `mirrord.supervision.order_execution.carry_out`."""
         if self._stopping.is_set():
-            raise EnvironmentFault("nothing was changed: this daemon is draining")
+            raise EnvironmentFault(DRAINING)
         desks = {name: flow.desk() for name, flow in self._flows.items()}
         return await carry_out(order, desks, self._access.clock, dry_run=dry_run, giver=giver)
 
@@ -334,18 +353,26 @@ class Supervisor:
         cannot be written in time, the command is carried out all the same, and the log has the only record."""
         origin = giver.origin(printable(by, LONGEST_NAME), "", self._access.clock.wall_ms())
         log.info("command_given", command=command, by=origin.by, client=giver.client, peer=giver.peer, detail=detail)
+        await self._write(CommandGiven(command, origin, detail), only)
+
+    def command_refused(self, refused: RefusedCommand, giver: Giver) -> None:
+        """Begin to record a command that the role of the client's token does not permit. The client does not wait."""
+        origin = giver.origin("", "", self._access.clock.wall_ms())
+        fact = CommandGiven(refused.command, origin, refused=refused.reason, omitted=refused.omitted)
+        self._begin(self._write(fact), "refused_command")
+
+    async def _write(self, fact: CommandGiven, only: str | None = None) -> None:
         if self._succession is not None and not self._succession.over:
             return  # replicators of an older version still read the ledgers, and could not read this fact
-        fact = CommandGiven(command, origin, detail)
         desks = [flow.desk() for name, flow in self._flows.items() if only in {None, name}]
         try:
             async with asyncio.timeout(NOTE_S):
                 written = (desk.record([fact]) for desk in desks if isinstance(desk, Desk))
                 for result in await asyncio.gather(*written, return_exceptions=True):
                     if result is not None:
-                        log.warning("command_not_in_ledger", command=command, reason=str(result))
+                        log.warning("command_not_in_ledger", command=fact.command, reason=str(result))
         except TimeoutError:
-            log.warning("command_not_in_ledger", command=command, reason=f"no answer within {NOTE_S:g} s")
+            log.warning("command_not_in_ledger", command=fact.command, reason=f"no answer within {NOTE_S:g} s")
 
     def _begin_stop(self) -> None:
         if not self._stopping.is_set():

@@ -26,6 +26,7 @@ from mirrord.runtime.clock import Clock
 Requirement = Role | Literal["open", "probe"]
 """What a path needs: a role; "open": nothing but the name of this server; "probe": nothing, because it is a health
 check. Only clients that may read get more than yes or no."""
+_READS = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 UNNAMED = Caller("", "view")
 """A client on this machine that has proved nothing."""
 _FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
@@ -36,9 +37,11 @@ _ASK = 'Basic realm="mirrord", charset="UTF-8"'
 class Refused(Exception):
     """Raised for a request that is not answered. The text says why, and what is allowed."""
 
-    def __init__(self, status: int, reason: str, claimed: str = "") -> None:
+    def __init__(self, status: int, reason: str, claimed: str = "", caller: Caller | None = None) -> None:
         super().__init__(reason)
         self.status = status
+        self.caller = caller
+        """The client, if it knows a token whose role does not permit the request."""
         self.claimed = claimed
         """The name of the token that the client claims to know; empty if it claims none."""
 
@@ -55,20 +58,14 @@ class HttpAccess:
         """`listens` are the addresses on which the server listens, and the one that it advertises."""
         self._ring = TokenRing(http, local)
         self._challenges = Challenges(clock)
-        self._names = ServerNames.of(listens, http.names)
+        self._names = ServerNames.of(listens, (*http.names, *([str(http.advertised)] if http.advertised else ())))
 
     def challenge(self) -> Challenge:
         """Return a new challenge for a client that wants to prove a token."""
         return Challenge(self._challenges.issue(), self._ring.key_id)
 
-    async def admit(self, request: web.Request, need: Requirement) -> Caller | None:
-        """Return who sent this request; None for a health check of an unknown client. Raises Refused if the client may
-        not send the request."""
-        if need == "probe":
-            try:
-                return await self.admit(request, "view")
-            except Refused:
-                return None
+    async def admit(self, request: web.Request, need: Role | Literal["open"]) -> Caller:
+        """Return who sent this request. Raises Refused if the client may not send it."""
         authority = self._server(request)
         if need == "open":
             return UNNAMED
@@ -79,7 +76,8 @@ class HttpAccess:
             raise Refused(403, "a page of another site cannot send this request")
         caller = await self._caller(request, authority)
         if not caller.may(need):
-            raise Refused(403, f'the token "{caller.name}" has the role {caller.role}; needed: {need}', caller.name)
+            reason = f'the token "{caller.name}" has the role {caller.role}; needed: {need}'
+            raise Refused(403, reason, caller.name, caller)
         return caller
 
     def _server(self, request: web.Request) -> str:
@@ -93,7 +91,7 @@ class HttpAccess:
 
     async def _caller(self, request: web.Request, authority: str) -> Caller:
         found = request.headers.getall(hdrs.AUTHORIZATION, [])
-        if not found and request.method == hdrs.METH_GET and _is_direct(request):
+        if not found and request.method in _READS and _is_direct(request):
             return UNNAMED
         if len(found) != 1:
             raise Refused(401, "a token is needed: see docs/how-to/secure.md")
@@ -108,11 +106,13 @@ class HttpAccess:
         if proof is None:
             raise Refused(401, "the proof of the token is malformed")
         if not self._names.mean(authority, _arrived_at(request), 443 if request.secure else 80):
-            raise Refused(401, "the proof is for another server", proof.name)
+            raise Refused(
+                401, "the proof is for another server; [http] names lists further names of this one", proof.name
+            )
         caller = self._ring.caller_of_proof(proof, RequestLine(authority, request.method, request.raw_path))
         if caller is None:
             raise Refused(401, f'the proof of the token "{proof.name}" is wrong', proof.name)
-        if not self._challenges.spend(proof.nonce):
+        if not self._challenges.spend(proof.nonce, caller.name):
             raise Refused(401, "the nonce has expired or was used before", proof.name)
         # Only a client that has proved a token makes the daemon read a body.
         digest = hashlib.sha256(await request.read()).hexdigest()
@@ -127,7 +127,7 @@ class HttpAccess:
         caller = self._ring.caller_of_token(token, name) if token else None
         if caller is None:
             raise Refused(401, "the token is wrong", name or "")
-        if request.method != hdrs.METH_GET and scheme == "Basic":
+        if request.method not in _READS and scheme == "Basic":
             # A browser sends a password that it remembers with every request, without the user's intention.
             raise Refused(403, f"commands need {SCHEME} or Bearer as the kind of authorization", caller.name)
         if not request.secure and caller.role != "view":

@@ -6,14 +6,14 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.digests import ConfigDigests
@@ -26,11 +26,23 @@ from mirrord.control.local_token import LocalToken, control_directory
 from mirrord.control.token_ring import Caller, token_faults
 from mirrord.daemon.cached_answer import CachedAnswer, SharedAnswers, TooManyWait
 from mirrord.daemon.http_access import HttpAccess, Refused, Requirement
+from mirrord.daemon.http_bodies import (
+    HEADERS,
+    Handler,
+    NotACommand,
+    check_body,
+    decoded,
+    json_answer,
+    refusal_answer,
+    with_json_errors,
+)
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.daemon.refused_requests import RefusedRequests
+from mirrord.daemon.tls_listener import TlsListener, listening_sockets
 from mirrord.groups.offset_translation_queries import Answer, Question
 from mirrord.ledger.facts.base import printable
+from mirrord.ledger.facts.commands import DaemonCommand
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.ledger.standing_orders import LONGEST_NAME, Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -51,8 +63,7 @@ LONGEST_HEADER_BYTES = 4096
 _SILENT = logging.Logger("mirrord.http", logging.CRITICAL + 1)  # noqa: LOG001 - it has no handlers
 """The logger of aiohttp. It would write a traceback for each malformed request, so any client could fill the logs."""
 _PAGE = Path(__file__).with_name("page.html")
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_PAGE_HEADERS = _HEADERS | {
+_PAGE_HEADERS = HEADERS | {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -61,6 +72,15 @@ _PAGE_HEADERS = _HEADERS | {
 
 
 log = structlog.get_logger()
+
+
+class RefusedCommand(NamedTuple):
+    """A command of a client whose token has too small a role for it."""
+
+    command: DaemonCommand
+    reason: str
+    omitted: int
+    """How many such commands of the same token have not been recorded since the previous record."""
 
 
 class StatusSource(Protocol):
@@ -121,15 +141,19 @@ class StatusSource(Protocol):
         """Record who has ordered the daemon to stop, and begin to stop it. `by` is the name that the client gives."""
         ...
 
+    def command_refused(self, refused: RefusedCommand, giver: Giver) -> None:
+        """Begin to record that a client has given a command that the role of its token does not permit."""
+        ...
+
     async def stop(self) -> None:
         """Begin to drain all flows. The method returns without waiting for them to be drained. Later calls have no
         effect."""
         ...
 
 
+_COMMANDS: dict[str, DaemonCommand] = {"/stop": "stop", "/apply": "apply", "/handover": "upgrade", "/order": "order"}
 CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller")
 """The key of a request under which the client is stored that has sent it; None for a health check."""
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
@@ -154,12 +178,12 @@ class HttpServer:
         self.refused = RefusedRequests(clock)
         """The requests that this server has refused."""
         self._limits = ConnectionLimits()
-        self._listening: list[asyncio.Server] = []
+        self._listening: list[asyncio.Server | TlsListener] = []
         self._status_document = CachedAnswer(source.status, clock)
         self._status_bytes = CachedAnswer(lambda: self._status_document.get().encode(), clock)
         self._metrics_bytes = CachedAnswer(source.metrics_text, clock)
         self._group_reports = SharedAnswers[list[GroupsReport]]()
-        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES)
+        application = web.Application(client_max_size=LONGEST_HANDOVER_BYTES, middlewares=[with_json_errors])
         application.add_routes(
             [
                 web.get("/", self._admitting("view", self._page)),
@@ -186,6 +210,7 @@ class HttpServer:
             max_headers=MOST_HEADERS,
             max_field_size=LONGEST_HEADER_BYTES,
             lingering_time=1.0,
+            auto_decompress=False,
             logger=_SILENT,
         )
 
@@ -246,7 +271,7 @@ class HttpServer:
         addresses = {address, advertised(address, self._http.advertised), self._listen or address}
         self._access = HttpAccess(self._http, self._local, self._clock, tuple(addresses))
 
-    def _admitting(self, need: Requirement, handler: _Handler, longest_bytes: int = LONGEST_ORDER_BYTES) -> _Handler:
+    def _admitting(self, need: Requirement, handler: Handler, longest_bytes: int = LONGEST_ORDER_BYTES) -> Handler:
         """Return a handler that answers only requests that may be sent, with bodies of at most `longest_bytes`."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -254,30 +279,67 @@ class HttpServer:
             self._limits.begin(transport)
             try:
                 if self._access is None:
-                    return _json({"error": "the daemon is starting"}, status=503)
-                _check_body(request, longest_bytes)
-                async with asyncio.timeout(WHOLE_S):
-                    request[CALLER] = await self._access.admit(request, need)
-                    await request.read()
-                return await handler(request)
+                    return json_answer({"error": "the daemon is starting"}, status=503)
+                check_body(request, longest_bytes)
+                request[CALLER] = await self._received(self._access, request, need)
+                try:
+                    return await handler(request)
+                finally:
+                    if need in {"operate", "configure"}:
+                        # Refused requests do not get here: otherwise, any client could make the daemon compute the
+                        # answers as often as it likes.
+                        self._drop_answers()
+            except NotACommand as fault:
+                return json_answer({"error": str(fault)}, status=400)
             except TooManyWait as fault:
-                return _json({"error": str(fault)}, status=503)
+                return json_answer({"error": str(fault)}, status=503)
             except Refused as refusal:
                 return self._refuse(request, refusal)
-            except TimeoutError:
-                return self._refuse(request, Refused(408, f"the request did not arrive within {WHOLE_S:g} s"))
             except Exception:
-                log.exception("request_failed", path=request.path)
-                return _json({"error": "internal error; the log of the daemon has the details"}, status=500)
+                log.exception("request_failed", path=printable(request.path, LONGEST_NAME))
+                return json_answer({"error": "internal error; the log of the daemon has the details"}, status=500)
             finally:
-                if need in {"operate", "configure"}:
-                    for each in (self._status_document, self._status_bytes, self._metrics_bytes):
-                        each.drop()
                 self._limits.end(transport)
 
         return handle
 
+    async def _received(self, access: HttpAccess, request: web.Request, need: Requirement) -> Caller | None:
+        """Wait until the whole request has arrived, and return who sent it. Raises Refused."""
+        try:
+            async with asyncio.timeout(WHOLE_S):
+                caller = await self._caller(access, request, need)
+                await request.read()
+        except TimeoutError:
+            raise Refused(408, f"the request did not arrive within {WHOLE_S:g} s") from None
+        except (OSError, web.RequestPayloadError):
+            raise Refused(400, "the connection ended before the whole request had arrived") from None
+        return caller
+
+    async def _caller(self, access: HttpAccess, request: web.Request, need: Requirement) -> Caller | None:
+        """Return who sent this request; None for a health check of an unknown client. Raises Refused."""
+        if need != "probe":
+            return await access.admit(request, need)
+        try:
+            return await access.admit(request, "view")
+        except Refused as refusal:
+            if hdrs.AUTHORIZATION in request.headers:
+                # The check is answered, but the answer shows whether the token is right: attempts must not stay unseen.
+                self._record_refusal(request, refusal)
+            return None
+
+    def _drop_answers(self) -> None:
+        for each in (self._status_document, self._status_bytes, self._metrics_bytes):
+            each.drop()
+
     def _refuse(self, request: web.Request, refusal: Refused) -> web.Response:
+        self._record_refusal(request, refusal)
+        command, caller = _COMMANDS.get(request.path), refusal.caller
+        if command is not None and caller is not None and (number := self.refused.omitted(caller.name)) is not None:
+            refused = RefusedCommand(command, str(refusal), number)
+            self._source.command_refused(refused, Giver(caller.name, request.remote or ""))
+        return refusal_answer(refusal)
+
+    def _record_refusal(self, request: web.Request, refusal: Refused) -> None:
         self.refused.add(
             status=refusal.status,
             reason=str(refusal),
@@ -286,21 +348,19 @@ class HttpServer:
             peer=request.remote or "",
             claimed=refusal.claimed,
         )
-        return _refusal(refusal)
 
     async def _listen_at(self, address: HostPort) -> None:
         """Listen on an additional address. Raises OSError if this is impossible."""
         server = self._runner.server
         if server is None:
             raise EnvironmentFault("the HTTP server has been closed")
-        loop, factory = asyncio.get_running_loop(), self._limits.guarding(server)
-        # Without TLS, asyncio accepts no time limit for its handshake.
-        context, handshake_s = (None, None) if self._tls is None else (self._tls.context, WHOLE_S)
-        self._listening.append(
-            await loop.create_server(
-                factory, address.host, address.port, ssl=context, ssl_handshake_timeout=handshake_s
-            )
-        )
+        factory = self._limits.guarding(server)
+        if self._tls is None:
+            loop = asyncio.get_running_loop()
+            self._listening.append(await loop.create_server(factory, address.host, address.port))
+            return
+        sockets = await listening_sockets(address)
+        self._listening.append(TlsListener(sockets, self._tls.context, factory, self._limits.most, WHOLE_S))
 
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:
@@ -312,78 +372,69 @@ class HttpServer:
         return web.Response(text=_PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=_PAGE_HEADERS)
 
     async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json({"alive": True})
+        return json_answer({"alive": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
         ready, reasons = self._source.ready()
         body: dict[str, object] = {"ready": ready}
         if request[CALLER] is not None:
             body |= {"reasons": reasons, "losses": losses(self._status_document.get())}
-        return _json(body, status=200 if ready else 503)
+        return json_answer(body, status=200 if ready else 503)
 
     async def _challenge(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json(self._access.challenge() if self._access is not None else {})
+        return json_answer(self._access.challenge() if self._access is not None else {})
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(body=self._status_bytes.get(), content_type="application/json", headers=_HEADERS)
+        return web.Response(body=self._status_bytes.get(), content_type="application/json", headers=HEADERS)
 
     async def _groups(self, request: web.Request) -> web.Response:
         reverse = "reverse" in request.query
         reports = await self._group_reports.get(reverse, lambda: self._source.groups(reverse=reverse))
-        return _json({"flows": reports})
+        return json_answer({"flows": reports})
 
     async def _configuration(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json(self._source.configuration())
+        return json_answer(self._source.configuration())
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(body=self._metrics_bytes.get(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
+        return web.Response(body=self._metrics_bytes.get(), headers=HEADERS | {"Content-Type": CONTENT_TYPE})
 
     async def _translate(self, request: web.Request) -> web.Response:
         try:
-            return _json(await self._source.translate(_question(request.query)))
+            return json_answer(await self._source.translate(_question(request.query)))
         except ValueError as error:
-            return _json({"error": str(error)}, status=400)
+            return json_answer({"error": str(error)}, status=400)
         except ConfigError as error:
-            return _json({"error": str(error)}, status=404)
+            return json_answer({"error": str(error)}, status=404)
         except EnvironmentFault as error:
-            return _json({"error": str(error)}, status=503)
+            return json_answer({"error": str(error)}, status=503)
 
     async def _stop(self, request: web.Request) -> web.Response:
-        try:
-            by = msgspec.json.decode(await request.read() or b"{}", type=StopOrder).by
-        except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+        by = decoded(await request.read() or b"{}", StopOrder).by
         await self._source.ordered_stop(printable(by, LONGEST_NAME), _giver(request))
-        return _json({"stopping": True}, status=202)
+        return json_answer({"stopping": True}, status=202)
 
     async def _apply(self, request: web.Request) -> web.Response:
+        given = decoded(await request.read(), FileDigest)
         try:
-            given = msgspec.json.decode(await request.read(), type=FileDigest)
-            return _json(await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request)))
-        except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
+            return json_answer(
+                await self._source.reload(given, dry_run="dry_run" in request.query, giver=_giver(request))
+            )
         except EnvironmentFault as error:
-            return _json({"error": str(error)}, status=503)
+            return json_answer({"error": str(error)}, status=503)
 
     async def _order(self, request: web.Request) -> web.Response:
         giver = _giver(request)
+        order = decoded(await request.read(), Order)
         try:
-            order = msgspec.json.decode(await request.read(), type=Order)
-        except (msgspec.DecodeError, ValueError) as error:
-            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
-        try:
-            return _json(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
+            return json_answer(await self._source.order(order, dry_run="dry_run" in request.query, giver=giver))
         except (ConfigError, EnvironmentFault) as error:
             texts = {name: printable(getattr(order, name), LONGEST_NAME) for name in ("verb", "name", "flow", "by")}
             log.warning("order_not_carried_out", reason=str(error), client=giver.client, peer=giver.peer, order=texts)
-            return _json({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
+            return json_answer({"error": str(error)}, status=404 if isinstance(error, ConfigError) else 503)
 
     async def _handover(self, request: web.Request) -> web.Response:
-        try:
-            call = msgspec.json.decode(await request.read(), type=HandoverCall)
-        except msgspec.DecodeError as error:
-            return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
-        return _json(await self._source.hand_over(call, _giver(request)))
+        call = decoded(await request.read(), HandoverCall)
+        return json_answer(await self._source.hand_over(call, _giver(request)))
 
 
 def _question(query: Mapping[str, str]) -> Question:
@@ -405,11 +456,6 @@ def losses(status: Status) -> dict[str, dict[str, int]]:
     return {name: lost for name, lost in found.items() if lost}
 
 
-def _json(value: object, status: int = 200) -> web.Response:
-    body = msgspec.json.encode(value)
-    return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)
-
-
 class StopOrder(msgspec.Struct, frozen=True):
     """The body of `POST /stop`."""
 
@@ -420,19 +466,3 @@ class StopOrder(msgspec.Struct, frozen=True):
 def _giver(request: web.Request) -> Giver:
     caller = request[CALLER]
     return Giver(caller.name if caller is not None else "", request.remote or "")
-
-
-def _refusal(refusal: Refused) -> web.Response:
-    answer = _json({"error": str(refusal)}, status=refusal.status)
-    answer.headers.update(refusal.headers)
-    # The unread rest of a body must not be taken for the next request.
-    answer.force_close()
-    return answer
-
-
-def _check_body(request: web.Request, longest_bytes: int) -> None:
-    """Raise Refused for a body that is too long, or whose length the client does not say."""
-    if request.headers.getall("Transfer-Encoding", []):
-        raise Refused(411, "the length of the body is needed")
-    if (request.content_length or 0) > longest_bytes:
-        raise Refused(413, f"at most {longest_bytes} bytes are allowed")

@@ -27,7 +27,8 @@ class ConnectionLimits:
     def __init__(self) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         usable = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // DESCRIPTORS_EACH
-        self._most = max(1, min(MOST_CONNECTIONS, usable))
+        self.most = max(1, min(MOST_CONNECTIONS, usable))
+        """Maximum number of open connections."""
         self._logged = float("-inf")
         self._open: dict[asyncio.WriteTransport, GuardedConnection] = {}
         """The open connections by their transports, in the order in which they were opened."""
@@ -48,12 +49,12 @@ class ConnectionLimits:
 
     def opened(self, transport: asyncio.Transport, connection: "GuardedConnection") -> None:
         """Count a new connection. If there are too many, close the one that has waited longest for a request."""
-        if len(self._open) >= self._most:
+        if len(self._open) >= self.most:
             waiting = next((each for each, guard in self._open.items() if not guard.is_busy), transport)
             now = asyncio.get_running_loop().time()
             if now - self._logged >= LOGGED_EVERY_S:
                 self._logged = now
-                log.warning("too_many_connections", most=self._most)
+                log.warning("too_many_connections", most=self.most)
             waiting.abort()
             self._open.pop(waiting, None)
         if not transport.is_closing():

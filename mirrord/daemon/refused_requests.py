@@ -1,4 +1,6 @@
-"""Counts and logs the HTTP requests that a daemon refuses."""
+"""Counts and logs the HTTP requests that a daemon refuses, and decides which of them the ledger records."""
+
+from dataclasses import dataclass
 
 import structlog
 
@@ -7,9 +9,21 @@ from mirrord.runtime.clock import Clock
 
 LOGGED_PER_MINUTE = 60
 """Maximum number of lines in the log per minute. A client must not be able to fill the log; the metric counts all."""
+RECORDED_PER_HOUR = 10
+"""Maximum number of refused commands that the ledger records per hour for each token. A client must not be able to fill
+the ledger, not even with a token."""
 LONGEST_TEXT = 200
 
 log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Hour:
+    """The refused commands of one token."""
+
+    began: float
+    recorded: int = 0
+    omitted: int = 0
 
 
 class RefusedRequests:
@@ -21,6 +35,21 @@ class RefusedRequests:
         self._clock = clock
         self._minute = float("-inf")
         self._logged = 0
+        self._hours: dict[str, _Hour] = {}
+
+    def omitted(self, token: str) -> int | None:
+        """Decide whether the ledger should record a refused command of a client that has proved this token. If so,
+        return how many such commands have been omitted since the previous record. Otherwise, return None."""
+        now = self._clock.monotonic()
+        hour = self._hours.setdefault(token, _Hour(now))
+        if now - hour.began >= 3600:
+            hour.began, hour.recorded = now, 0
+        if hour.recorded >= RECORDED_PER_HOUR:
+            hour.omitted += 1
+            return None
+        hour.recorded += 1
+        before, hour.omitted = hour.omitted, 0
+        return before
 
     def add(self, *, status: int, reason: str, method: str, path: str, peer: str, claimed: str) -> None:
         """Count a refused request, and write a line to the log unless there are too many. `claimed` is the name of the

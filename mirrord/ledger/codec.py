@@ -124,6 +124,7 @@ def _is_sound(fact: AnyFact) -> bool:
     """Return whether the numbers in a fact are within the ranges that `fold` can store."""
     if isinstance(fact, OrderFact | CommandGiven):
         fits = 0 <= fact.origin.at_ms <= LATEST_MS
+        fits = fits and (not isinstance(fact, CommandGiven) or 0 <= fact.omitted < _INT64)
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
     if isinstance(fact, Quarantined | QuarantineOrder | LaneSought | SeekDone):
         return _is_sound_range(fact)

@@ -15,5 +15,5 @@ def check_resumed(world: "World", host: "Host") -> None:
     is_whole = target.exists and sum(each.leads for each in target.brokers) == 1 and target.refusals_left == 0
     if not is_whole or not host.alive or host.paused or max(world.slow.suspended.values(), default=0.0) > world.now:
         return
-    if host.lane.phase in {Phase.RESUMING, Phase.WAITING, Phase.REBUILDING}:
+    if host.lane.phase in {Phase.RESUMING, Phase.WAITING}:
         raise AssertionError(f"{host.name} does not resume: {host.lane.phase.value}, {host.lane.stage.value}")

@@ -198,6 +198,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("lost_beside_others", "isolation_changed", "last_records_cleaned_behind_a_filter", "lost_and_expired"),
     ),
+    # The cleaner had removed the first records of an epoch that the source then lost
+    (
+        991549085779,
+        "views of old records",
+        "sequence",
+        ("foreign_where_copies_were", "another_branch", "lease_before_a_fact_is_written"),
+    ),
     # A refused record was replaced, and the map was rebuilt after it
     (
         708536653992,

@@ -4,15 +4,21 @@ from typing import Literal
 
 from mirrord.ledger.facts.base import Fact, Origin
 
-DaemonCommand = Literal["apply", "stop", "upgrade"]
+DaemonCommand = Literal["apply", "stop", "upgrade", "order"]
 
 
 class CommandGiven(Fact, frozen=True, tag="command_given"):
     """A client has given the daemon that holds the lease a command: to read its file again, to stop, or to hand its
-    flows over to another daemon. The fact is for information only."""
+    flows over to another daemon. Or the daemon has refused a command, because the role of the client's token does not
+    permit it. The fact is for information only."""
 
     command: DaemonCommand
-    """What the daemon was to do."""
+    """What the daemon was to do. "order": a command to a flow. It is recorded in this fact only if it was refused,
+    because otherwise it has its own facts."""
     origin: Origin
     detail: str = ""
     """What the command was about, for operators: for example, the address of the other daemon."""
+    refused: str = ""
+    """Why the daemon refused the command; empty if the daemon accepted it."""
+    omitted: int = 0
+    """For a refused command, how many refused commands of the same token are not recorded since the previous record."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import EndAnswer, ProducersAnswer, ScanAnswer, VisibleAnswer
-from tests.sim import liveness
 from tests.sim.host import Host
 from tests.sim.transactions import Client, Ending, TransactionalTarget
 from tests.sim.traps import lookups, views
@@ -220,18 +219,12 @@ def election_with_an_open_transaction(story: "Story") -> Script:
 
 def difference_beside_an_open_transaction(story: "Story") -> Script:
     """A transaction is open while the lane finds that the target has other records than its map says, and rebuilds the
-    map (`views.removed_under_a_dead_holder`). The lane has to go on although the transaction does not end."""
+    map (`views.removed_under_a_dead_holder`)."""
     world = story.world
     target = _target(world)
-    if target is None:
-        return
-    _write(world, world.rng.choice(target.clients))
-    yield from views.removed_under_a_dead_holder(story)
-    host = world.hosts[-1]
-    if host.alive and not host.paused and any(client.is_open for client in target.clients):
-        lane = host.lane
-        drive(world, host, lambda: lane.phase is Phase.COPYING and not lane.comparison.later_pending)
-        liveness.check_resumed(world, host)
+    if target is not None:
+        _write(world, world.rng.choice(target.clients))
+        yield from views.removed_under_a_dead_holder(story)
 
 
 def _write_keys(world: "World", client: Client) -> None:

@@ -10,9 +10,9 @@ from tests.fixtures.clock import FakeClock
 def test_a_nonce_counts_once() -> None:
     issued = Challenges(FakeClock())
     nonce = issued.issue()
-    assert issued.spend(nonce)
-    assert not issued.spend(nonce)
-    assert issued.spend(issued.issue())
+    assert issued.spend(nonce, "ops")
+    assert not issued.spend(nonce, "ops")
+    assert issued.spend(issued.issue(), "ops")
 
 
 def test_a_nonce_expires() -> None:
@@ -20,23 +20,23 @@ def test_a_nonce_expires() -> None:
     issued = Challenges(clock)
     early, late = issued.issue(), issued.issue()
     clock.now += VALID_S - 1
-    assert issued.spend(early)
+    assert issued.spend(early, "ops")
     clock.now += 2
-    assert not issued.spend(late)
-    assert not issued.spend(early), "a spent nonce is forgotten only after it has expired"
+    assert not issued.spend(late, "ops")
+    assert not issued.spend(early, "ops"), "a spent nonce is forgotten only after it has expired"
 
 
 @pytest.mark.parametrize("nonce", ["", ".", "..", "99999999999.00.00", "x.y.z", "\u0661.\u0661.\u0661"])
 def test_nobody_else_can_make_a_nonce(nonce: str) -> None:
     clock = FakeClock()
-    assert not Challenges(clock).spend(nonce)
-    assert not Challenges(clock).spend(Challenges(clock).issue()), "another process has another key"
+    assert not Challenges(clock).spend(nonce, "ops")
+    assert not Challenges(clock).spend(Challenges(clock).issue(), "ops"), "another process has another key"
 
 
 def test_a_later_end_is_not_believed() -> None:
     issued = Challenges(FakeClock())
     end, rest = issued.issue().split(".", 1)
-    assert not issued.spend(f"{int(end) + 1}.{rest}")
+    assert not issued.spend(f"{int(end) + 1}.{rest}", "ops")
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +46,16 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(10_000):
         issued.issue()
     assert not issued._spent, "what is only issued is not stored"  # pyright: ignore[reportPrivateUsage]
-    assert [issued.spend(issued.issue()) for _ in range(4)] == [True, True, True, False]
+    assert [issued.spend(issued.issue(), "ops") for _ in range(4)] == [True, True, True, False]
     clock.now += VALID_S + 1
-    assert issued.spend(issued.issue())
+    assert issued.spend(issued.issue(), "ops")
+
+
+def test_a_client_cannot_use_up_the_nonces_of_another_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(challenges, "MOST_SPENT", 3)
+    issued = Challenges(FakeClock())
+    assert [issued.spend(issued.issue(), "see") for _ in range(4)] == [True, True, True, False]
+    nonce = issued.issue()
+    assert issued.spend(nonce, "ops")
+    assert not issued.spend(nonce, "see")
+    assert not issued.spend(nonce, "all")

@@ -1,8 +1,10 @@
 """TLS for the HTTP API, with the server and the client as they are."""
 
+import asyncio
 import base64
+import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +19,11 @@ from mirrord.config.security import Secret
 from mirrord.config.value_parsers import HostPort
 from mirrord.control.address import url
 from mirrord.control.command_sender import CommandSender, NoAnswer
+from mirrord.daemon import http_api, http_connections
 from mirrord.daemon.http_api import HttpServer
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.clock import SystemClock
+from tests.fixtures.supervision import eventually
 from tests.unit.daemon.test_http_api import Daemon, free_port
 
 TOKEN = "the token of an operator"
@@ -126,6 +130,24 @@ async def test_clients_without_a_certificate_are_refused(world: World) -> None:
     await server.close()
 
 
+async def test_a_withdrawn_authority_of_clients_is_not_trusted_any_more(world: World) -> None:
+    client_ca = world.folder / "clients.pem"
+    world.authority.cert_pem.write_to_path(client_ca)
+    http = settings(world.folder, client_ca=Secret(f"file:{client_ca}"))
+    server = HttpServer(Daemon(), http, SystemClock())
+    address = await server.start()
+    assert (await CommandSender(url(http, address), http, 5.0).read("/status")).status == 200
+    trustme.CA().cert_pem.write_to_path(client_ca)
+    with pytest.raises(NoAnswer):
+        await CommandSender(url(http, address), http, 5.0).read("/status")
+    await server.close()
+
+
+async def test_an_address_without_tls_in_the_ledger_is_not_used_with_tls(world: World) -> None:
+    with pytest.raises(NoAnswer, match=re.escape("http://192.0.2.1:8182 has no TLS, although [http.tls] is set")):
+        CommandSender("http://192.0.2.1:8182", world.http, 5.0)
+
+
 async def test_a_certificate_that_cannot_be_used_keeps_a_daemon_from_starting(world: World) -> None:
     (world.folder / "server.pem").write_text("no certificate")
     with pytest.raises(EnvironmentFault, match=r"http\.tls\.certificate, key and key_password"):
@@ -150,3 +172,39 @@ def test_the_event_loop_of_the_daemon_can_do_all_that(tmp_path: Path) -> None:
             await server.close()
 
     uvloop.run(all_of_it())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_clients_without_a_handshake_use_up_few_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[Coroutine[None, None, None]], None]
+) -> None:
+    """They once counted as open connections only after the handshake, so they could take all descriptors."""
+    monkeypatch.setattr(http_connections, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(http_api, "WHOLE_S", 600.0)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    issue(authority, tmp_path, "server", "127.0.0.1")
+    (tmp_path / "token").write_text(TOKEN)
+
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def attack() -> None:
+        http = settings(tmp_path)
+        server = HttpServer(Daemon(), http, SystemClock())
+        address = await server.start()
+        before = descriptors()
+        idle = [await asyncio.open_connection(address.host, address.port) for _ in range(100)]
+        await eventually(lambda: descriptors() - before <= 100 + 21)
+        assert (await CommandSender(url(http, address), http, 5.0).read("/status")).status == 200
+        assert descriptors() - before <= 100 + 21
+        idle[0][1].close()
+        closed = [reader for reader, _ in idle[1:] if reader.at_eof()]
+        assert len(closed) >= 70
+        await server.close()
+        for _, writer in idle:
+            writer.close()
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection(address.host, address.port)
+
+    run(attack())

@@ -56,16 +56,34 @@ def test_names_of_others(host: str) -> None:
     ("host", "means"),
     [
         ("10.0.0.5:8182", True),
-        ("localhost:8182", True),
+        ("localhost:8182", False),
+        ("127.0.0.1:8182", False),
+        ("[::1]:8182", False),
+        ("127.0.0.2:8182", False),
+        ("0.0.0.0:8182", False),
         ("mirror.example.com:443", True),
         ("localhost:9999", False),
         ("10.0.0.5:9999", False),
         ("localhost", False),
     ],
 )
-def test_a_proof_for_another_port_is_for_another_server(host: str, means: bool) -> None:
+def test_a_proof_for_another_port_or_machine_is_for_another_server(host: str, means: bool) -> None:
     assert NAMES.mean(host, HERE, 80) is means
 
 
 def test_an_address_of_version_6_may_contain_one_of_version_4() -> None:
     assert NAMES.accept("10.0.0.5:8182", HostPort("::ffff:10.0.0.5", 8182))
+
+
+@pytest.mark.parametrize("here", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_on_loopback_a_proof_for_this_machine_is_for_this_server(here: str) -> None:
+    for host in ("localhost:8182", "127.0.0.1:8182", "[::1]:8182", "0.0.0.0:8182"):
+        assert NAMES.mean(host, HostPort(here, 8182), 80)
+
+
+def test_the_configuration_may_name_localhost() -> None:
+    """For example, if a port of a container is reached as one of its host."""
+    named = ServerNames.of([HostPort("0.0.0.0", 8182)], ["localhost:9000", "[::1]"])
+    assert named.mean("localhost:9000", HERE, 80)
+    assert named.mean("[::1]:8182", HERE, 80)
+    assert not named.mean("127.0.0.1:9000", HERE, 80)

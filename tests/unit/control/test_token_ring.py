@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrord.config.http import HttpConfig, HttpToken, Role
 from mirrord.config.security import Secret
@@ -89,3 +90,51 @@ def test_the_old_token_has_all_roles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIRRORD_TEST_TOKEN", THIRD)
     tokens = TokenRing(HttpConfig(token=Secret("env:MIRRORD_TEST_TOKEN")), None)
     assert tokens.caller_of_proof(prove("token", THIRD, "n", LINE, b""), LINE) == Caller("token", "configure")
+
+
+def test_equal_tokens_are_refused(tmp_path: Path) -> None:
+    """A client with one role could use the other one, and records of commands could name the wrong client."""
+    for name, token in (("a", LONG), ("b", OTHER), ("c", LONG)):
+        (tmp_path / name).write_text(token)
+    http = HttpConfig(
+        token=Secret(f"file:{tmp_path}/a"),
+        tokens=(
+            HttpToken("see", "view", Secret(f"file:{tmp_path}/b")),
+            HttpToken("ops", "view", Secret(f"file:{tmp_path}/c")),
+        ),
+    )
+    (fault,) = token_faults(http)
+    assert fault == "http.tokens[1] (ops): this token equals http.token; each client needs its own token"
+    tokens = TokenRing(http, None)
+    assert tokens.caller_of_token(LONG, None) is None, "it may have become equal since the start"
+    assert tokens.caller_of_proof(prove("token", LONG, "n", LINE, b""), LINE) is None
+    assert tokens.caller_of_token(OTHER, None) == Caller("see", "view")
+
+
+def test_a_token_that_is_no_text_stops_no_other_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRRORD_TEST_TOKEN", "\udcff" * 20)
+    bad = HttpToken("bad", "view", Secret("env:MIRRORD_TEST_TOKEN"))
+    local = LocalToken(tmp_path / "c")
+    http = HttpConfig(tokens=(bad,))
+    tokens = TokenRing(http, local)
+    assert tokens.caller_of_token(LONG, None) is None
+    assert tokens.caller_of_proof(prove("local", local.token, "n", LINE, b""), LINE) == Caller("local", "configure")
+    assert list(token_faults(http)) == [
+        "http.tokens[0] (bad): the environment variable MIRRORD_TEST_TOKEN is not UTF-8 text"
+    ]
+
+
+def test_an_unusable_token_is_logged_once(tmp_path: Path) -> None:
+    """Any client can cause tokens to be read, and must not fill the log."""
+    tokens = ring(tmp_path, ops=("operate", "short"), see=("view", OTHER))
+    with capture_logs() as logs:
+        for _ in range(5):
+            assert tokens.caller_of_token(LONG, None) is None
+        assert [(each["event"], each["name"]) for each in logs] == [("token_unusable", "ops")]
+        (tmp_path / "ops").unlink()
+        tokens.caller_of_token(LONG, None)
+        (tmp_path / "ops").write_text(LONG)
+        assert tokens.caller_of_token(LONG, None) == Caller("ops", "operate")
+        (tmp_path / "ops").unlink()
+        tokens.caller_of_token(LONG, None)
+    assert len(logs) == 3

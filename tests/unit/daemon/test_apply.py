@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.http import HttpConfig
@@ -21,6 +22,7 @@ from mirrord.config.value_parsers import HostPort
 from mirrord.config.writer import conf_toml
 from mirrord.control.command_sender import CommandSender
 from mirrord.daemon.daemon import DaemonAccess, Supervisor
+from mirrord.daemon.http_api import RefusedCommand
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.facts.commands import CommandGiven
@@ -271,6 +273,36 @@ async def test_the_ledger_says_who_applied_and_who_stopped(daemon: Supervisor, t
     assert (stopped.command, stopped.origin.by, stopped.origin.client) == ("stop", "bob@host", "local")
 
 
+async def test_the_ledger_says_who_removed_the_flow(daemon: Supervisor, tmp_path: Path) -> None:
+    """A removed flow gives up its ledger, so the command is recorded before it takes effect."""
+    path = tmp_path / "conf.toml"
+
+    async def check(_: Config) -> None:
+        return
+
+    daemon._own_file = OwnFileReader(OwnFile.at(str(path)), check)  # pyright: ignore[reportPrivateUsage]
+    path.write_text(conf_toml(msgspec.structs.replace(daemon.config, flows=(OTHER,))))
+    digest = FileDigest(hashlib.sha256(path.read_bytes()).hexdigest(), "ada@host")
+    changes = await order_apply(f"http://{daemon.config.http.listen}", daemon.config, digest, dry_run=False)
+    assert [change.kind for change in changes.flows] == ["removed", "added"]
+    (applied,) = given(daemon)
+    assert (applied.command, applied.origin.by, applied.origin.client) == ("apply", "ada@host", "local")
+
+
+async def test_a_draining_daemon_applies_nothing_and_says_so(daemon: Supervisor, tmp_path: Path) -> None:
+    path, before = tmp_path / "conf.toml", daemon.config
+
+    async def check(_: Config) -> None:
+        return
+
+    daemon._own_file = OwnFileReader(OwnFile.at(str(path)), check)  # pyright: ignore[reportPrivateUsage]
+    path.write_text(conf_toml(msgspec.structs.replace(before, flows=(FLOW, OTHER))))
+    await daemon.stop()
+    with pytest.raises(EnvironmentFault, match="nothing was changed: this daemon is draining"):
+        await daemon.reload(None, dry_run=False)
+    assert daemon.config == before
+
+
 async def test_the_ledger_says_who_replaced_the_daemon(daemon: Supervisor) -> None:
     call = HandoverCall(verb="begin", flow="eu-us", successor=Successor("http://new:8183\x1b", "0.2.0"), by="ada@host")
     await hand_over(f"http://{daemon.config.http.listen}", daemon.config, call, 5.0)
@@ -280,8 +312,20 @@ async def test_the_ledger_says_who_replaced_the_daemon(daemon: Supervisor) -> No
     assert upgrade.origin.by == "ada@host"
 
 
+async def test_the_ledger_says_who_tried_more_than_the_token_permits(daemon: Supervisor) -> None:
+    refused = RefusedCommand("stop", 'the token "see" has the role view; needed: configure', 7)
+    with capture_logs() as logs:
+        daemon.command_refused(refused, Giver("see", "10.0.0.7"))
+        await eventually(lambda: bool(given(daemon)))
+    (fact,) = given(daemon)
+    assert (fact.command, fact.refused, fact.omitted) == ("stop", refused.reason, 7)
+    assert (fact.origin.by, fact.origin.client, fact.origin.peer) == ("", "see", "10.0.0.7")
+    assert "command_given" not in {each["event"] for each in logs}
+
+
 async def test_nothing_new_is_written_while_older_replicators_read_the_ledger(daemon: Supervisor) -> None:
     daemon._succession = as_any(SimpleNamespace(over=False))  # pyright: ignore[reportPrivateUsage]
+    daemon.command_refused(RefusedCommand("stop", "", 0), Giver("see", "10.0.0.7"))
     await daemon.ordered_stop("ada@host", Giver("local", "127.0.0.1"))
     assert given(daemon) == []
 

@@ -3,12 +3,16 @@
 import asyncio
 import base64
 import hashlib
+import ipaddress
 import json
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from mirrord.config.http import HttpConfig, HttpToken
@@ -18,7 +22,7 @@ from mirrord.control.command_proof import RequestLine, prove
 from mirrord.control.command_sender import CommandRefused, CommandSender
 from mirrord.control.local_token import control_directory, read_local_token
 from mirrord.daemon.http_api import HttpServer
-from mirrord.daemon.refused_requests import LOGGED_PER_MINUTE, RefusedRequests
+from mirrord.daemon.refused_requests import LOGGED_PER_MINUTE, RECORDED_PER_HOUR, RefusedRequests
 from mirrord.ledger.standing_orders import Giver
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.clock import FakeClock
@@ -359,3 +363,77 @@ def test_a_minute_later_refusals_are_logged_again() -> None:
     assert len(lines) == 3 * LOGGED_PER_MINUTE
     assert (lines[0]["path"], lines[0]["claimed"]) == ("/?forged", "a?")
     assert refused.counts == {"401": 6 * LOGGED_PER_MINUTE}
+
+
+async def test_a_health_check_is_no_unseen_way_to_guess_a_token(world: World) -> None:
+    """The answer to a health check says more if the token is right."""
+    with capture_logs() as logs:
+        assert (await request(world, "GET /readyz", Authorization="Bearer a guess of a token"))[0] == 200
+        assert (await request(world, "GET /readyz", Authorization=await proof(world, "see", "GET /livez")))[0] == 200
+        assert (await request(world, "GET /readyz", X_Forwarded_For="10.0.0.1"))[0] == 200
+    assert world.server.refused.counts == {"401": 2}
+    assert [(each["event"], each["path"]) for each in logs] == [("request_refused", "/readyz")] * 2
+
+
+async def test_a_head_is_a_way_of_reading(world: World) -> None:
+    basic = base64.b64encode(b"see:" + TOKENS["see"].encode()).decode()
+    for headers in ({}, {"Authorization": f"Basic {basic}"}, {"Authorization": f"Bearer {TOKENS['see']}"}):
+        reader, writer = await asyncio.open_connection(world.address.host, world.address.port)
+        lines = [f"HEAD /status HTTP/1.1\r\nHost: {world.authority}", *(f"{k}: {v}" for k, v in headers.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        assert (await reader.readuntil(b"\r\n")).split()[1] == b"200"
+        writer.close()
+
+
+async def test_a_proof_for_localhost_of_another_machine_cannot_be_passed_on(tmp_path: Path) -> None:
+    """A forged address in the ledger may lead a client to a program on the client's own machine."""
+    own = next((each for each in own_addresses() if not each.is_loopback), None)
+    if own is None:
+        pytest.skip("this machine has only loopback addresses")
+    daemon, port = Daemon(), free_port()
+    http = settings(tmp_path)
+    server = HttpServer(daemon, structs.replace(http, listen=HostPort("0.0.0.0", port)), SystemClock())
+    await server.start()
+    world = World(daemon, server, HostPort(str(own), port), tmp_path)
+    for host in (f"localhost:{port}", f"127.0.0.1:{port}"):
+        given = await proof(world, "all", "POST /stop", host=host)
+        status, answer = await request(world, "POST /stop", b"", host, Authorization=given)
+        assert (status, answer["error"].partition(";")[0]) == (401, "the proof is for another server")
+    assert daemon.stopped == 0
+    given = await proof(world, "all", "POST /stop")
+    assert (await request(world, "POST /stop", Authorization=given))[0] == 202
+    await server.close()
+
+
+def own_addresses() -> Iterator[ipaddress.IPv4Address]:
+    for addresses in psutil.net_if_addrs().values():
+        yield from (ipaddress.IPv4Address(each.address) for each in addresses if each.family == socket.AF_INET)
+
+
+async def test_a_command_beyond_the_role_of_a_token_is_passed_on_to_be_recorded(world: World) -> None:
+    for name, line in (
+        ("see", "POST /order"),
+        ("ops", "POST /apply"),
+        ("ops", "POST /stop"),
+        ("see", "POST /handover"),
+    ):
+        assert (await request(world, line, Authorization=await proof(world, name, line)))[0] == 403
+    assert [(refused.command, giver) for refused, giver in world.daemon.refused] == [
+        ("order", Giver("see", "127.0.0.1")),
+        ("apply", Giver("ops", "127.0.0.1")),
+        ("stop", Giver("ops", "127.0.0.1")),
+        ("upgrade", Giver("see", "127.0.0.1")),
+    ]
+    assert world.daemon.refused[0][0].reason == 'the token "see" has the role view; needed: operate'
+    await request(world, "POST /stop")
+    await request(world, "POST /stop", Authorization=await proof(world, "all", "POST /stop", token="another"))
+    await request(world, "POST /stop", Authorization=f"Bearer {TOKENS['see']}", Origin="http://localhost")
+    assert len(world.daemon.refused) == 4, "who knows no token leaves nothing in the ledger"
+
+
+def test_few_refused_commands_of_a_token_are_recorded_in_an_hour() -> None:
+    refused = RefusedRequests(clock := FakeClock())
+    assert [refused.omitted("see") for _ in range(RECORDED_PER_HOUR + 5)] == [0] * RECORDED_PER_HOUR + [None] * 5
+    assert refused.omitted("ops") == 0
+    clock.now += 3601
+    assert [refused.omitted("see"), refused.omitted("see")] == [5, 0]

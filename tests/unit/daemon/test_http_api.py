@@ -21,7 +21,7 @@ from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
 from mirrord.control.address import advertised
 from mirrord.daemon import http_api
-from mirrord.daemon.http_api import HttpServer, losses
+from mirrord.daemon.http_api import HttpServer, RefusedCommand, losses
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Place, Question
 from mirrord.ledger.standing_orders import Giver, Order, OrderAnswer
@@ -100,6 +100,7 @@ class Daemon:
         self.reasons: list[str] = []
         self.stopped = 0
         self.givers: list[Giver] = []
+        self.refused: list[tuple[RefusedCommand, Giver]] = []
         self.names: list[str] = []
         self.applied: list[tuple[FileDigest | None, bool]] = []
 
@@ -152,6 +153,9 @@ class Daemon:
         if order.name == "draining":
             raise EnvironmentFault("nothing was changed: this daemon is draining")
         return OrderAnswer(flow="eu-us", done=(f"{order.verb} {order.name} {dry_run}",))
+
+    def command_refused(self, refused: RefusedCommand, giver: Giver) -> None:
+        self.refused.append((refused, giver))
 
     async def ordered_stop(self, by: str, giver: Giver) -> None:
         self.givers.append(giver)

@@ -1,12 +1,14 @@
 """What many or slow clients of the HTTP API can use up, over real sockets."""
 
 import asyncio
+import gzip
 import resource
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrord.config.http import HttpConfig
 from mirrord.config.value_parsers import HostPort
@@ -120,7 +122,7 @@ async def test_too_many_connections_close_the_ones_that_wait_longest(
 
 async def test_few_descriptors_leave_some_for_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    assert http_connections.ConnectionLimits()._most == 256 // http_connections.DESCRIPTORS_EACH  # pyright: ignore[reportPrivateUsage]
+    assert http_connections.ConnectionLimits().most == 256 // http_connections.DESCRIPTORS_EACH
 
 
 def test_the_limit_of_descriptors_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,3 +263,68 @@ async def test_an_error_inside_is_told_without_its_details(world: World, monkeyp
     monkeypatch.setattr(world.server._status_document, "_compute", fail)  # pyright: ignore[reportPrivateUsage]
     status, answer = await request(world, "GET /status")
     assert (status, answer["error"]) == (500, "internal error; the log of the daemon has the details")
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("Content-Encoding: gzip\r\nContent-Length: 4", b"abcd"),
+        ("Content-Encoding: gzip\r\nContent-Length: 30604", gzip.compress(b"\0" * (30 << 20)).ljust(30604)),
+        ("Content-Length: 40", b"abcd"),
+    ],
+)
+async def test_bodies_of_strangers_fill_no_log(world: World, head: str, body: bytes) -> None:
+    """A health check answers every client, so none may cause a traceback by its body."""
+    with capture_logs() as logs:
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(world.address.host, world.address.port)
+            writer.write(f"GET /livez HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode() + body)
+            writer.write_eof()
+            await writer.drain()
+            writer.close()
+        await eventually(lambda: sum(world.server.refused.counts.values()) == 3)
+    assert {each["event"] for each in logs} == {"request_refused"}
+
+
+@pytest.mark.parametrize("path", ["/stop", "/apply", "/order", "/handover"])
+@pytest.mark.parametrize(
+    "body",
+    [b'{"x":' + b"[" * 30000 + b"]" * 30000 + b"}", b'{"by":"\xff","verb":"\xff","flow":"\xff"}', b"[" * 30000, b"nul"],
+    ids=["deep", "not UTF-8", "open", "cut"],
+)
+async def test_no_body_of_a_command_is_an_error_inside(world: World, path: str, body: bytes) -> None:
+    given = await proof(world, "all", f"POST {path}", body)
+    status, answer = await request(world, f"POST {path}", body, Authorization=given)
+    assert status == 400
+    assert answer["error"].startswith("not a command of this version of mirrord: ")
+
+
+async def test_refused_requests_do_not_make_answers_be_computed(world: World) -> None:
+    """Any client could otherwise make the status be computed as often as it likes, which delays leases."""
+    assert isinstance(world.daemon, Counting)
+    for path in ("/order", "/stop", "/apply", "/handover") * 5:
+        assert (await request(world, "GET /metrics"))[0] == 200
+        assert (await request(world, "GET /status"))[0] == 200
+        assert (await request(world, f"POST {path}"))[0] == 401
+        given = await proof(world, "see", f"POST {path}")
+        assert (await request(world, f"POST {path}", Authorization=given))[0] == 403
+    assert world.daemon.computed["metrics"] <= 3
+    assert world.daemon.computed["status"] <= 3
+
+
+async def test_an_order_that_takes_long_did_arrive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late(*, reverse: bool = False) -> list[GroupsReport]:
+        raise TimeoutError(str(reverse))
+
+    monkeypatch.setattr(world.daemon, "groups", late)
+    assert (await request(world, "GET /groups"))[0] == 500
+    assert not world.server.refused.counts
+
+
+@pytest.mark.parametrize(
+    ("line", "status"), [("GET /no", 404), ("DELETE /status", 405), ("OPTIONS *", 404), ("GET /<script>", 404)]
+)
+async def test_every_error_is_json(world: World, line: str, status: int) -> None:
+    found, answer = await request(world, line)
+    assert found == status
+    assert answer["error"]

@@ -6,6 +6,7 @@ with the recorded one. If they differ, the new epoch must be in the ledger befor
 
 from collections.abc import Container, Iterable
 
+from mirrord.ledger.facts.core import Reason
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.second_path import NOT_YET
@@ -18,7 +19,7 @@ from mirrord.replication.lane.source.copied_pieces import (
     with_unknown,
 )
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
-from mirrord.replication.lane.source.last_copied import last_copied
+from mirrord.replication.lane.source.last_copied import judged_from, last_copied
 from mirrord.replication.lane.source.left_out_epochs import among, behind_earlier
 from mirrord.replication.lane.source.offsets_of_epochs import is_unknown_at, offsets_of_epochs, unknown_ordinals
 from mirrord.replication.lane.source.recorded_epochs import (
@@ -34,6 +35,9 @@ from mirrord.replication.lane.source.recorded_epochs import (
     recorded_before,
 )
 from mirrord.replication.lane.state import Lane
+
+_READ: tuple[Reason, ...] = ("compacted", "control", "aborted")
+"""The reasons for which source offsets are passed over that the lane has read, or whose records were removed."""
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
@@ -193,7 +197,8 @@ def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
         if first > ordinal or offset is None or is_truncated(record, first, offset):
             continue
         # The records in between were not copied and may belong to the later epoch.
-        start = offset if former is None else min(offset, max(former + 1, behind_earlier(record, offset, epoch)))
+        begin = judged_from(record, offset, _READ) if former is None else former + 1
+        start = min(offset, max(begin, behind_earlier(record, offset, epoch)))
         if former is not None and lane.position == offset == former + 1:
             continue  # no record of this epoch was copied, and the source may by now have a different epoch there
         if start <= below:

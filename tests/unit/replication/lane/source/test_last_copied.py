@@ -231,3 +231,16 @@ def test_the_source_is_not_asked_about_a_refused_record_that_it_has_replaced(
     play.lane.next_ordinal = play.lane.acked = 1
     play.lane.position = 4
     assert last_copied.last_copied(play.lane) == known
+
+
+@pytest.mark.parametrize(("verdicts", "start"), [((Verdict(0, 6, "compacted"),), 0), ((), 6)])
+def test_records_before_the_first_copied_one_may_have_its_epoch(verdicts: tuple[Verdict, ...], start: int) -> None:
+    """LOSS. The cleaner had removed the source records before offset 6. Then the source lost its epoch 2, which began
+    before this offset, and had records of epoch 0 up to offset 10. The one at offset 5 was never copied."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 6),), verdicts, ((0, 2),)))
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = play.lane.resume_ordinal = 3
+    play.lane.position = 9
+    source_epochs.recall(play.lane)
+    assert last_copied.divergence_of_copied(play.lane, 0, 11) == start
