@@ -31,6 +31,10 @@ def no_ordinal_was_reassigned(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "reassigned_since", lambda *_: ())
 
 
+def no_log_comes_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evidence, "of_another_log", lambda *_: ())
+
+
 def all_records_of_a_run_have_its_place(patch: pytest.MonkeyPatch) -> None:
     def newer_from(missing: Missing, ordinal: int) -> int:
         runs = bisect_right(missing.recorded_at, ordinal, key=lambda run: run.ordinal)
@@ -39,9 +43,10 @@ def all_records_of_a_run_have_its_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Missing, "newer_from", newer_from)
 
 
-RULES: tuple[tuple[str, SwitchOff, str], ...] = (
+RULES: tuple[tuple[str, SwitchOff, str] | tuple[str, SwitchOff, str, str], ...] = (
     ("the source is not asked about records that it has replaced", no_record_was_replaced, "source truncated twice"),
     ("batches of reassigned ordinals are compared", no_ordinal_was_reassigned, "unclean, beside others"),
+    ("batches of another log are compared", no_log_comes_back, "unclean, old records", "refused_batches_come_back"),
     (
         "a lost record has a place of its own",
         all_records_of_a_run_have_its_place,

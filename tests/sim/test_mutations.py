@@ -56,6 +56,7 @@ SEEDS = {
     "a scan does not wait for transactions": 4,
     "a comparison does not wait for transactions": 0,
     "a marker is not a batch of a lane": 0,
+    "batches of another log are compared": 5,
 }
 """`python -m tests.sim.pin` finds new ones after a change of the lane or of the scheduler."""
 ONLY_COUNTED = {

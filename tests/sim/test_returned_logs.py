@@ -9,7 +9,6 @@ from tests.sim.host import Host, Shape
 from tests.sim.themes import OLD_MS
 from tests.sim.traps.driving import drive, on_the_way, save_position
 from tests.sim.traps.moments import kill
-from tests.sim.violation import Violation
 from tests.sim.world import World
 
 SHAPE = Shape(unclean=True, retention=True, truncation=True, forgetting=True, record_age_ms=OLD_MS)
@@ -96,7 +95,6 @@ def test_a_log_that_a_rebuild_has_not_read_is_compared(seed: int, kept: int, die
     truth.check(world)
 
 
-@pytest.mark.xfail(strict=True, raises=Violation, reason="an open case of docs/explanation/gaps.md")
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_that_were_never_acknowledged_come_back(seed: int, dies: bool) -> None:

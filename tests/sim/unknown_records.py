@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from mirrord.ledger.facts.core import VerdictGiven
 from mirrord.ledger.state import LaneState
+from mirrord.replication.lane.phases import Phase
 from tests.sim.checks import once_a_check
 from tests.sim.host import LANE
 from tests.sim.left_out import recorded_as
@@ -80,6 +81,15 @@ def left_no_trace(world: World, number: int) -> bool:
     if number not in world.target.cleaned or all(world.known.knows(host.name, number) for host in world.hosts):
         return False
     return is_lost or source.offset_of[number] in recorded_as(world, "expired")
+
+
+def is_of_unread_log(world: World) -> bool:
+    """Whether no holder has read the log of this leader yet. An unclean election may have brought back batches whose
+    ordinals belong to other records since the source lost theirs. The lane finds that when it resumes."""
+    if not (world.shape.unclean and world.shape.truncation):
+        return False
+    lanes = (host.lane for host in world.hosts.living)
+    return not any(lane.phase is Phase.COPYING and lane.log.end_epoch == world.target.epoch for lane in lanes)
 
 
 def is_left_open(world: World, ordinal: int, number: int) -> bool:

@@ -174,7 +174,8 @@ class BatchRelocation:
         ]
         never = await unwritten(self._asks, self._source_partition, beyond, record.epochs)
         opens = open_ordinals(record, wanted.unread_from)
-        absent = (*never, *replaced(record.epochs, pieces, originals), *reassigned_since(record, own, wanted.first))
+        others = (*reassigned_since(record, own, wanted.first), *wanted.earlier)
+        absent = (*never, *replaced(record.epochs, pieces, originals), *others)
         return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:

@@ -61,6 +61,7 @@ from mirrord.replication.lane.target import (
     in_doubt,
     look_back,
     lookup_after_rebuild,
+    missing_ordinals,
     position_rewind,
     rebuilt_verdicts,
     target_scan,
@@ -133,7 +134,7 @@ def resume_or_halt(lane: Lane) -> Effects:
 
 def map_recorded(lane: Lane) -> None:
     """Adopt the rebuilt map, now that the ledger records it."""
-    lane.comparison.differs, lane.comparison.rebuild_in_doubt = None, False
+    lane.comparison.differs, lane.comparison.rebuild_in_doubt, lane.log.went_back = None, False, None
     lane.halt.line = ""
     lane.takeover.opened_here = False
     lane.comparison.later_pending, lane.comparison.later_from = False, None
@@ -169,9 +170,9 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
-    """Search both logs. If the target log has also lost records with ordinals below the difference, or has earlier
-    batches of such ordinals that were assigned to other records since, begin at the lowest of these ordinals."""
-    others = (first for first, _ in (*found.holes, *lane.log.reassigned))
+    """Search both logs. If the target log has also lost records with ordinals below the difference, or if an election
+    has brought back batches with such ordinals, begin at the lowest of these ordinals."""
+    others = (first for first, _ in (*found.holes, *lane.log.earlier))
     lowest = min([found.next_ordinal, *others, *(each.first for each in found.missing)])
     if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
         lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
@@ -194,7 +195,8 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     lane.stage = Stage.LOCATE
     unread = last_copied.unread_from(lane, found.last)
     where = (found.first, start, lane.log.end)
-    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread)]
+    earlier = tuple(intervals.joined(lane.log.earlier))
+    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:
@@ -249,6 +251,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     lane.comparison.rebuilt_until = read.behind if looked_up else lane.log.end
     if not answer.compacts:
         lane.log.lost_below = None  # all records that were lost are copied again
+    if lane.log.earlier:
+        missing_ordinals.remember_position(lane)
     facts = _facts(lane, found.first, own, read, located)
     lane.stage = Stage.FACTS
     effect = append(lane, facts)

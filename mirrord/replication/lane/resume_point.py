@@ -284,6 +284,7 @@ def copy(lane: Lane) -> Effects:
         return wait_to_mend(lane)
     lane.stage = Stage.DONE
     lane.phase, lane.takeover.knows_sent = Phase.COPYING, True
+    lane.log.went_back = None
     lane.unbound = NO_VERDICTS
     lane.log.must_read_log = False
     lane.log.unread_from, lane.log.unread_parts = None, 0

@@ -462,6 +462,9 @@ class AskRebuild(msgspec.Struct, frozen=True):
     unread_from: int = -1
     """The ordinal from which the ledger assigns source records that no holder has read, or -1. The target's records
     with these ordinals were sent when the ordinals belonged to other records."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) of batches that an election has brought back (see `evidence.note_earlier`). More than one
+    record may have been sent under these ordinals."""
 
 
 class AskOrigins(msgspec.Struct, frozen=True):

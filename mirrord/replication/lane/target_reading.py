@@ -88,7 +88,7 @@ def _is_unchanged_below(lane: Lane, own: Sequence[OwnBatch]) -> bool:
     """Return whether the target log has the record before the resume position, from the log in which this position was
     recorded. If the lane has already asked up to which offset that log is unchanged, the answer counts."""
     is_asked = lane.log.shared != missing_ordinals.NOT_ASKED
-    return target_scan.holds_position(lane, own) and (is_asked or not epoch_ends.is_of_another_log(lane, own[0]))
+    return target_scan.holds_position(lane, own) and (is_asked or not any(epoch_ends.of_another_log(lane, own[:1])))
 
 
 def _read_below(lane: Lane, own: Sequence[OwnBatch]) -> Effects:
@@ -246,7 +246,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         epochs = left_out_epochs.of_left_out(lane.record, copied, lane.log.lost_ordinals, kept)
         if verdicts:
             went += ", except those for which the target has a newer record with the same key"
-    elif found.holes:
+    elif found.holes or lane.log.earlier:
+        # A position of the present leader epoch would no longer show that an election has brought these batches back.
         missing_ordinals.remember_position(lane)
     if out_of_order.is_position_refused(lane):
         # No leader epoch has ended, so nothing but the ledger shows the next holder that the saved position is wrong.

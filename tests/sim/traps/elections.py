@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input, ProducersAnswer
 from tests.sim.host import Host
-from tests.sim.traps.driving import drive, end_all_but, holder, land, save_position, sending
+from tests.sim.traps.driving import drive, end_all_but, holder, land, on_the_way, save_position, sending
 from tests.sim.traps.in_between import copied
-from tests.sim.traps.moments import Script, forget, kill, may_start, pause, write_others
+from tests.sim.traps.moments import Script, forget, kill, lose_from, may_start, pause, write_others
 
 if TYPE_CHECKING:
     from tests.sim.scheduler import Story
@@ -157,4 +157,56 @@ def lost_while_idle(story: "Story") -> Script:
     world.target.elect()
     world.target.learn(world.wall_ms)
     forget(world)
+    yield
+
+
+def other_log(world: "World") -> None:
+    """The leader goes down, and the other replica leads with the log that it had when it went down itself."""
+    target = world.target
+    former = target.brokers[target.leader]
+    target.brokers[1 - target.leader].leads = False
+    target.elect()
+    former.watermark = None
+    target.in_sync = False
+    target.advance()
+
+
+def refused_batches_come_back(story: "Story") -> Script:
+    """A deposed leader appends batches, which the lane counts as refused. The source loses their records, and the next
+    leader gets others under their ordinals. Then the deposed one leads again, with its own log."""
+    world = story.world
+    yield from pause(world)
+    host = _idle(world, acked=2)
+    if host is None:
+        return
+    replicate(world)
+    save_position(host)
+    world.target.in_sync = False
+    begin = world.source.end
+    for _ in range(world.rng.randint(2, 4)):
+        world.source.append(world.rng.randint(1, 2), world.record_ms())
+    requests = drive(world, host, lambda: on_the_way(world, host), without=("arrive", "replicate"))
+    if not requests:
+        return
+    world.note("trap: batches of a deposed leader come back")
+    other_log(world)
+    land(world, requests)
+    if not lose_from(world, begin):
+        return
+    host.disconnect()
+    tell(world)
+
+    def is_done() -> bool:
+        lane = host.lane
+        is_idle = copied(host) and not lane.notes and lane.log.end_epoch == world.target.epoch
+        return is_idle and lane.position >= world.source.end
+
+    if not drive(world, host, is_done, without=("replicate", "learn")):
+        return
+    save_position(host)
+    other_log(world)
+    forget(world)
+    host.disconnect()
+    tell(world)
+    drive(world, host, is_done, without=("replicate", "learn"))
     yield

@@ -126,6 +126,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     (elections.batch_where_copies_were, _UNCLEAN | {"foreign": True}),
     (elections.foreign_tail_lost, _UNCLEAN | {"foreign": True}),
     (elections.lost_while_idle, _UNCLEAN),
+    (elections.refused_batches_come_back, _UNCLEAN | {"truncation": True}),
 )
 ENDINGS: frozenset[Trap] = frozenset({in_between.late_before_the_repeat, in_between.late_after_others})
 """Traps that strike only at the end of a story, because the lane cannot repair what they cause."""

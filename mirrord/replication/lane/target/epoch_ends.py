@@ -6,10 +6,12 @@ epoch are identical up to the lower of the two offsets at which this epoch ends 
 therefore also shows how far the new leader's log is identical to the former leader's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Progress
+from mirrord.model.intervals import Interval
 from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.state import Lane
 
@@ -57,15 +59,24 @@ def learn(lane: Lane, progress: Progress) -> None:
     lane.log.epoch_ends = tuple((leader, *each) for each in chain.from_iterable(found))
 
 
-def is_of_another_log(lane: Lane, batch: OwnBatch) -> bool:
-    """Return whether the log in which the resume position was recorded is not known to have this batch, which the
-    leader has directly before that position. The batch then has an earlier epoch than the position.
+def of_another_log(lane: Lane, own: Sequence[OwnBatch]) -> Iterator[Interval]:
+    """Yield the ordinals [start, end) of those records in the present log that the log in which the resume position was
+    recorded is not known to have had, although their epochs are earlier than that of the position.
 
-    An election may have brought back a log that the leaders of the meantime did not have. It differs from the log of
-    the resume position further below as well.
+    An election may have brought back a log that the leaders of the meantime did not have. Up to an offset that an epoch
+    is known to have reached in both logs, they are the same.
     """
-    is_earlier = 0 <= batch.leader_epoch < lane.resume_position.leader_epoch != lane.log.end_epoch
-    return is_earlier and known(lane).get(batch.leader_epoch, -1) < batch.base_offset + batch.count
+    before = lane.resume_position.leader_epoch
+    if before in {-1, lane.log.end_epoch}:
+        return
+    ends = known(lane)
+    reached = [min(each.base_offset + each.count, ends.get(each.leader_epoch, 0)) for each in own]
+    shared = max([lane.log.shared, 0, *reached])
+    for batch in own:
+        first = nearest(batch.base_sequence, lane.resume_position.ordinal)
+        same = max(shared - batch.base_offset, 0)
+        if 0 <= batch.leader_epoch < before and same < batch.count:
+            yield first + same, first + batch.count
 
 
 def _of_log(lane: Lane, leader_epoch: int) -> dict[int, int]:

@@ -10,6 +10,7 @@ from mirrord.model.intervals import Interval, joined, uncovered
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord, OwnBatch
 from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target.epoch_ends import of_another_log
 
 
 def remembers(lane: Lane) -> bool:
@@ -143,20 +144,24 @@ def unproven_until(lane: Lane) -> int:
 
 def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
     """Note which of the lane's own batches in the target log are at or above a recorded resume position, although their
-    leader epochs are older than that of the position.
+    leader epochs are older than that of the position. Also note those below the position that are from another log.
 
     The leader at that time no longer had these batches: an election or the log cleaner had removed them from its log. A
     replica that still has them has since become the leader. In the meantime, this holder or a former one may have
     assigned their ordinals to other records. Even if those were acknowledged, the log does not have them, so the lane
-    compares the batches with the source. A `Rewound` shows from which ordinal onward others were assigned.
+    compares the batches with the source. A `Rewound` shows from which ordinal onward others were assigned. There is no
+    `Rewound` if the batches were never acknowledged. They are noted because the log in which the resume position was
+    recorded is not known to have had them (see `epoch_ends.of_another_log`).
     """
     rewinds = lane.record.rewinds if lane.record is not None else ()
-    positions = [(each.ordinal, each.leader_epoch) for each in (lane.resume_position, *(note for _, note in rewinds))]
+    found = (lane.resume_position, lane.resumed_at, *(note for _, note in rewinds))
+    positions = [(each.ordinal, each.leader_epoch) for each in found]
     for batch in own:
         first = nearest(batch.base_sequence, lane.resume_position.ordinal)
         begins = [ordinal for ordinal, epoch in positions if 0 <= batch.leader_epoch < epoch]
         if begins and min(begins) < first + batch.count:
             lane.log.earlier += ((max(first, min(begins)), first + batch.count),)
+    lane.log.earlier += tuple(of_another_log(lane, own))
     if lane.record is not None:
         others = tuple(reassigned_since(lane.record, own, lane.resume_position.ordinal))
         lane.log.reassigned += others

@@ -322,8 +322,8 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...]) -> None:
 
 def remember_position(lane: Lane) -> None:
     """Keep the resume position from before the target log lost records. It is kept until the ledger records which
-    records are copied again. If the lane has to retry, it begins at the kept position. The new position may be above a
-    hole, and a scan from there would not find the hole again."""
+    records are copied again, or until the lane copies. If the lane has to retry, it begins at the kept position. A scan
+    from the new one would not find a hole below it, or batches that an election has brought back."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
     lane.log.went_back = WentBack(lane.resume_position, lane.recorded_position, lane.acknowledged, count)
 

@@ -46,11 +46,18 @@ def offsets(play: Faulty, first: int, last: int) -> list[int]:
     return [at + each for _, at, length in play.record.source_runs.between(first, last) for each in range(length)]
 
 
-def retake(play: Faulty, ordinal: int, target_offset: int, source_offset: int, epoch: int = 1) -> None:
+def retake(
+    play: Faulty,
+    ordinal: int,
+    target_offset: int,
+    source_offset: int,
+    epoch: int = 1,
+    epoch_ends: tuple[tuple[int, int], ...] = (),
+) -> None:
     """Another holder takes the lane with this mark."""
     mark = progress_at(ordinal, state="copying", epoch=epoch)
-    grant = play.record.grant
-    play.take(msgspec.structs.replace(mark, target_offset=target_offset, source_offset=source_offset, grant=grant))
+    mark = msgspec.structs.replace(mark, target_offset=target_offset, source_offset=source_offset)
+    play.take(msgspec.structs.replace(mark, grant=play.record.grant, epoch_ends=epoch_ends))
 
 
 # Ordinals 0 to 9 are a hole, and are copied again as 20 to 29. The log begins with ordinal 10.

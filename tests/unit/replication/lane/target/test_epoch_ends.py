@@ -7,7 +7,7 @@ from mirrord.ledger.facts.core import Progress, Rewound, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import AskScan, Effects, OwnBatch, ScanAnswer, TargetMoved
+from mirrord.replication.lane.signals import AskCheck, AskScan, CheckAnswer, Effects, OwnBatch, ScanAnswer, TargetMoved
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import epoch_ends
 from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedAnswer, SupersededAnswer
@@ -26,7 +26,9 @@ def play() -> Faulty:
     effects = read(play, play.ask_target(8, epoch=5), (1, 8), own=(OwnBatch(0, 8, 0, 0, 1),), others=())
     asked = one(effects, AskSuperseded)
     assert [(each.first, each.last) for each in asked.missing] == [(8, 9)]
-    play.bind_all(play.tell(judged(asked, dict.fromkeys((8, 9), b"key"), (8, b"key", 6, -1))))
+    # Nothing shows that the log of epoch 3 had this batch.
+    check = one(play.tell(judged(asked, dict.fromkeys((8, 9), b"key"), (8, b"key", 6, -1))), AskCheck)
+    play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", equal_until=8)))
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 8, 10)
     play.tell(TargetMoved(6))
     return play
