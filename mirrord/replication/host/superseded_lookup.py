@@ -19,7 +19,7 @@ from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval
 from mirrord.replication.host.cleanup_policy import Begin, CleanupPolicies
-from mirrord.replication.host.committed_batches import committed_batches
+from mirrord.kafka.client.committed_batches import committed_batches
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
