@@ -30,7 +30,7 @@ Keyed = tuple[LaneNumber, bytes]
 """A record key within a lane: the number of the lane, and a digest of the record key."""
 RangeName = tuple[str, LaneId, int, int]
 """Identifies a range: flow, lane, first ordinal, and the ordinal after the last one."""
-Finding = Difference | Undecided
+KeyOutcome = Difference | Undecided
 """What the comparison by key has found for a key."""
 
 
@@ -103,14 +103,14 @@ def _merged(one: tuple[Newest, KeyedCopy], other: tuple[Newest, KeyedCopy]) -> t
 
 def _judged(
     rows: Iterator[tuple[Keyed, tuple[Newest, KeyedCopy]]],
-) -> Iterator[tuple[Keyed, Finding]]:
+) -> Iterator[tuple[Keyed, KeyOutcome]]:
     for keyed, (newest, copy) in rows:
         finding = judge(newest, copy)
         if finding is not None:
             yield keyed, finding
 
 
-def settled(finding: Finding, later: Newest) -> Finding | None:
+def settled(finding: KeyOutcome, later: Newest) -> KeyOutcome | None:
     """Return what is found for a key if the target also holds the record `later`, after the offsets that the audit
     covers. Compaction may have removed the copy because of this record. If its transaction is open, this is not
     decided yet."""
@@ -125,7 +125,7 @@ def stale_keys(
     works: Sequence[KeyWork],
     read: Any,
     rate_bytes_per_s: int | None,
-) -> dict[tuple[str, LaneId], list[Finding]]:
+) -> dict[tuple[str, LaneId], list[KeyOutcome]]:
     """Return what the comparison by key has found, by flow and lane. `read` is the Spark accumulator for the number of
     bytes read. Raises Spark's exceptions."""
     if not works:
@@ -137,18 +137,24 @@ def stale_keys(
         return context.parallelize(packed, -(-len(packed) // RANGES_A_TASK)).mapPartitions(task)
 
     partitions = max(context.defaultParallelism, -(-len(works) // RANGES_A_TASK))
-    suspects: dict[Keyed, Finding] = dict(rows(works).reduceByKey(_merged, partitions).mapPartitions(_judged).collect())
+    suspects: dict[Keyed, KeyOutcome] = dict(
+        rows(works).reduceByKey(_merged, partitions).mapPartitions(_judged).collect()
+    )
     if suspects:
         doubted = {number for number, _ in suspects}
         wanted = frozenset(suspects)
         newer = rows(_tails([each for each in works if each.number in doubted]))
-        later = newer.filter(lambda row: row[0] in wanted).reduceByKey(_merged, partitions).collect()
+
+        def is_wanted(row: tuple[Keyed, Any]) -> bool:
+            return row[0] in wanted
+
+        later = newer.filter(is_wanted).reduceByKey(_merged, partitions).collect()
         for keyed, (newest, _) in later:
             finding = settled(suspects.pop(keyed), newest)
             if finding is not None:
                 suspects[keyed] = finding
     names = {work.number: (work.flow, work.wanted.lane) for work in works}
-    found: dict[tuple[str, LaneId], list[Finding]] = {}
+    found: dict[tuple[str, LaneId], list[KeyOutcome]] = {}
     for (number, _), finding in suspects.items():
         found.setdefault(names[number], []).append(finding)
     return found
@@ -172,7 +178,7 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
     ]
 
 
-def with_keys(result: RangeResult, wanted: AuditRange, findings: Sequence[Finding]) -> RangeResult:
+def with_keys(result: RangeResult, wanted: AuditRange, findings: Sequence[KeyOutcome]) -> RangeResult:
     """Return the result of a range, extended by those `findings` that are in the range. The findings come from the
     comparison by key."""
     here = [each for each in findings if wanted.source_start <= (each.source or 0) < wanted.source_end]

@@ -14,7 +14,7 @@ from mirrord.audit.plan import FlowPlan
 from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.config.jobs import SparkSettings
 from mirrord.config.schema import ClusterConfig
-from mirrord.jobs.audit_keys import Finding, KeyWork, stale_keys, with_keys
+from mirrord.jobs.audit_keys import KeyOutcome, KeyWork, stale_keys, with_keys
 from mirrord.jobs.audit_task import AuditTask, TaskResult, Work
 from mirrord.jobs.session import open_session
 from mirrord.model.names import Alias, LaneId
@@ -85,7 +85,7 @@ def audit(
 def _with_keys(
     found: TaskResult,
     ranges: Mapping[tuple[str, LaneId, int, int], AuditRange],
-    stale: Mapping[tuple[str, LaneId], Sequence[Finding]],
+    stale: Mapping[tuple[str, LaneId], Sequence[KeyOutcome]],
 ) -> TaskResult:
     result = found.result
     wanted = ranges[found.flow, result.lane, result.first, result.end]
