@@ -4,7 +4,7 @@ STAMP := .venv/.stamp
 # Lines of an outdated pip, or of a tool that wants to be updated, help nobody here.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv test quick check demo bench bench-whole campaign mutants lock clean
+.PHONY: help venv test quick check demo bench bench-whole campaign mutants lock sbom clean
 
 help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
@@ -16,6 +16,7 @@ help:
 	@echo "make campaign   the long form of the fault tests"
 	@echo "make mutants    the rules of the lane switched off one by one, and how often the simulator notices"
 	@echo "make lock       resolve the dependencies anew"
+	@echo "make sbom       write sbom.json, the list of all packages that mirrord needs (CycloneDX)"
 	@echo "make clean      remove what the other targets made here"
 
 venv: $(STAMP)
@@ -58,8 +59,16 @@ LOCK := UV_NO_CONFIG=1 $(BIN)/uv pip compile --quiet --universal --python-versio
 lock: $(STAMP)
 	$(LOCK) pyproject.toml --output-file requirements.lock
 	$(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
 	@touch $(STAMP)
 
+sbom: $(STAMP)
+	@$(BIN)/python -m venv --clear .cache/build
+	@.cache/build/bin/pip install --quiet --require-hashes --requirement requirements-build.lock
+	@PYTHONWARNINGS=ignore .cache/build/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON \
+		-o sbom.json requirements.lock
+	@echo "written to sbom.json"
+
 clean:
-	rm -rf .venv .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist logs
+	rm -rf .venv .cache sbom.json .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist logs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mirrord.cli.arguments import add_conf, load_conf
+from mirrord.cli.printing import print_lines
 from mirrord.config.schema import Config
 from mirrord.ledger.standing_orders import LONGEST_REASON, ObjectKind, Order, OrderAnswer, OrderVerb
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -91,8 +92,7 @@ def print_result(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
     if arguments.json:
         print(msgspec.json.encode(answer).decode())
     else:
-        for line in _lines(answer, dry_run=dry_run):
-            print(line)
+        print_lines(_lines(answer, dry_run=dry_run))
     return 3 if dry_run and answer.done else 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from mirrord.cli.printing import print_lines
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
@@ -58,7 +59,7 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
         print(errors.decode(errors="replace"), end="", file=sys.stderr)
         return daemon.returncode or 1
     report = msgspec.json.decode(document, type=DaemonReport)
-    print(f"mirrord is running in the background: pid {report.pid}, {report.http}")
+    print_lines([f"mirrord is running in the background: pid {report.pid}, {report.http}"])
     for flow, state in report.waiting.items():
         print(f"flow {flow}: {state}; `mirrord status` shows more", file=sys.stderr)
     return 0

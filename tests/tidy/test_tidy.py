@@ -143,7 +143,7 @@ def test_no_path_of_a_machine() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-build.lock"])
 def test_locks_name_versions_and_hashes_only(name: str) -> None:
     text = (ROOT / name).read_text()
     lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]

@@ -2,7 +2,6 @@
 with its offsets."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from mirrord.audit.rules.results import LaneDifference, LaneRepaired, LaneSummar
 from mirrord.audit.rules.summary import is_bad, lane_result
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.number_formats import count, size
+from mirrord.cli.printing import print_remarks
 from mirrord.cli.progress import ProgressLine
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import add_spark, check_topics, spark_settings
@@ -111,8 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         if len(repaired) > _SHOWN:
             console().print(f"and {len(repaired) - _SHOWN} more; --json lists all")
     troubles = audit.troubles()
-    for line in (*lines, *troubles):
-        print(f"mirrord: {line}", file=sys.stderr)
+    print_remarks((*lines, *troubles))
     return 3 if troubles or any(map(is_bad, sums)) else 0
 
 
@@ -122,7 +121,7 @@ def _lease(config: Config, stack: ExitStack) -> JobLease | None:
     try:
         return stack.enter_context(JobLease(config, "audit"))
     except JobNotRecorded as fault:
-        print(f"mirrord: other processes cannot see that an audit is running: {fault}", file=sys.stderr)
+        print_remarks([f"other processes cannot see that an audit is running: {fault}"])
         return None
 
 

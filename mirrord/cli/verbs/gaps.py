@@ -3,7 +3,6 @@ target offsets of records that other clients wrote. Only the target cluster is r
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.number_formats import count
+from mirrord.cli.printing import print_remarks
 from mirrord.cli.since import since_ms
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config, FlowConfig
@@ -136,7 +136,7 @@ async def _read(config: Config, flow: FlowConfig) -> tuple[list[GapLine], list[F
         return [], []
     returned, trouble = await brought_back(config, flow, reading.state)
     if trouble:
-        print(f"mirrord: {trouble}", file=sys.stderr)
+        print_remarks([trouble])
     lanes = reading.state.lanes
     unopened = [
         GapLine(flow.name, lost.topic, lost.partition, lost.start, lost.end, "recreated", lost.at_ms)

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
 from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, print_result, send
+from mirrord.cli.printing import print_lines
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
-from mirrord.ledger.facts.base import printable
 from mirrord.ledger.quarantine import Parked
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.model.errors import ConfigError
@@ -144,7 +144,7 @@ def _show(arguments: argparse.Namespace) -> int:
         print(msgspec.json.encode({"quarantine": found}).decode())
     elif arguments.quarantine_verb == "show":
         for each in found:
-            print("\n".join(printable(line, len(line)) for line in _describe(each)))
+            print_lines(_describe(each))
     else:
         console().print(_table(found))
     return 3 if any(each.entry.skipped is None for each in found) else 0

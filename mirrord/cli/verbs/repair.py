@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import getpass
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from mirrord.audit.repair import Repair, damages, repair
 from mirrord.audit.result_files import Results
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.number_formats import count
+from mirrord.cli.printing import print_remarks
 from mirrord.cli.status_watch import console
 from mirrord.groups.offset_translation_queries import format_time
 from mirrord.ledger.facts.base import Origin
@@ -71,8 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(msgspec.json.encode({"applied": arguments.apply, "ranges": made}).decode())
     else:
         console().print(_table(made))
-    for line in lines:
-        print(f"mirrord: {line}", file=sys.stderr)
+    print_remarks(lines)
     return 3 if lines or any(each.trouble or not each.records or each.lacks is not None for each in made) else 0
 
 

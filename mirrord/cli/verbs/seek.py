@@ -8,6 +8,7 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_verb, load_conf
 from mirrord.cli.order_verbs import EPILOG, add_order_options, give
+from mirrord.cli.printing import print_lines
 from mirrord.config.value_parsers import start_point
 from mirrord.model.errors import ConfigError
 from mirrord.operations.seek_preview import Goal, plan_seek
@@ -50,10 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     goal = _goal(arguments)
     plan = asyncio.run(plan_seek(load_conf(arguments), arguments.name, arguments.flow, goal))
     if plan.standing or arguments.dry_run:
-        print(msgspec.json.encode(plan).decode() if arguments.json else "\n".join(plan.lines()))
+        if arguments.json:
+            print(msgspec.json.encode(plan).decode())
+        else:
+            print_lines(plan.lines())
         return 0 if plan.standing else 3
     if not arguments.json:
-        print("\n".join(plan.lines()), flush=True)
+        print_lines(plan.lines())
     arguments.name, arguments.flow = f"{plan.topic}-{plan.partition}", plan.flow
     return give(arguments, "seek", offset=plan.log_start, until=plan.to)
 

@@ -17,6 +17,7 @@ from rich.live import Live
 from mirrord.cli import start_dry_run
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.catch_up_proof_lines import proof_lines
+from mirrord.cli.printing import print_lines, print_remarks
 from mirrord.cli.reload_signal import reload_on_hangup
 from mirrord.cli.start_detached import report_to_parent, start_detached
 from mirrord.cli.start_upgrade import check_upgrade, find_predecessor, print_replacement
@@ -142,8 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
     if arguments.detach or terminal:
-        for remark in remarks:
-            print(f"mirrord: {remark}", file=sys.stderr)
+        print_remarks(remarks)
     if arguments.detach:
         return start_detached(arguments.conf, _options(arguments))
     log_file = logs.set_up(config.logs.directory, f"{config.instance}-daemon", on_stderr=not terminal and not detached)
@@ -224,7 +224,7 @@ class _Ended:
             raise EnvironmentFault("stopped before everything was copied; the next start resumes there")
         proofs = await self._migration.prove()
         for proof in proofs:
-            print("\n".join(proof_lines(proof)))
+            print_lines(proof_lines(proof))
         return 3 if any(proof.differences or proof.losses for proof in proofs) else 0
 
 

@@ -6,6 +6,7 @@ import time
 
 from mirrord.cli.arguments import Verbs, add_conf, add_verb, load_conf
 from mirrord.cli.order_verbs import author
+from mirrord.cli.printing import print_lines
 from mirrord.config.schema import Config
 from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.ledger.errors import LedgerMissing
@@ -28,8 +29,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Stop the daemons of the configuration, and wait until they have released their flows. Raises EnvironmentFault."""
-    for line in asyncio.run(_stop(load_conf(arguments))):
-        print(line)
+    print_lines(asyncio.run(_stop(load_conf(arguments))))
     return 0
 
 

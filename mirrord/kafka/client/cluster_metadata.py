@@ -18,7 +18,7 @@ from mirrord.kafka.protocol.api_versions import APIS, METADATA
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
 from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, decode, encode
 from mirrord.kafka.protocol.primitives import ZERO_UUID
-from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
@@ -239,6 +239,12 @@ class ClusterView:
             if not self.error:
                 log.warning("cluster_unreachable", cluster=self.alias, error=str(error))
             self.error = str(error)
+            return False
+        except Exception as error:
+            # This task must not end: without it, no later change of a leader would be noticed.
+            if not self.error:
+                log.exception("cluster_unreachable", cluster=self.alias)
+            self.error = internal_error(error)
             return False
         if self.error:
             log.info("cluster_reachable", cluster=self.alias)

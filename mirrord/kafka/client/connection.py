@@ -34,13 +34,19 @@ from mirrord.kafka.protocol.api_versions import Api, choose
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
-PRIVATE_NAMES = ("_reader", "_read_task", "_versions", "_writer")
+PRIVATE_NAMES = ("_create_reader_task", "_reader", "_read_task", "_versions", "_writer")
 """The private attributes of aiokafka's AIOKafkaConnection that this module uses. A test checks that they exist in the
 library."""
 
 _REPLACE_AT = 0.85
 """After this share of a SASL session's lifetime, mirrord opens a new connection and uses it instead of the old one.
 Kafka's own client waits for at least the same share before it reauthenticates (SaslClientAuthenticator)."""
+
+
+OPENING_FRAME_LIMIT = 1 << 20
+"""Maximum size in bytes of a response before the connection is open."""
+_ITERATIONS = (4_096, 1_000_000)
+_LONGEST_REASON = 100
 
 
 class Unreachable(EnvironmentFault):
@@ -136,13 +142,14 @@ async def connect(
         request_timeout_ms=int(options.connect_timeout_s * 1000),
         **client_options(security),
     )
-    opening.bearer = security.mechanism == "OAUTHBEARER"
+    opening.mechanism = security.mechanism or ""
     try:
         async with asyncio.timeout(options.connect_timeout_s):
             await opening.connect()
     except TimeoutError:
         raise Unreachable(f"{peer} did not answer within {options.connect_timeout_s:g} s") from None
-    except (OSError, KafkaError, ValueError) as error:
+    # aiokafka raises many kinds of exceptions if a broker's answers are invalid, such as KeyError and OverflowError.
+    except Exception as error:
         if (cause := _tls_error(error)) is not None:
             raise TlsFailed(f"no TLS session with {peer}: {await tls_reason(cause, host, port, security)}") from error
         raise _explain(error, peer, security) from error
@@ -161,22 +168,29 @@ class _Opening(AIOKafkaConnection):
     """aiokafka's connection while it is being opened."""
 
     replace_before: float | None = None
-    bearer = False
-    """Whether the SASL mechanism is OAUTHBEARER."""
+    mechanism = ""
+    """The SASL mechanism, or an empty string if SASL is not used."""
+
+    def _create_reader_task(self) -> Any:
+        private = cast(Any, self)
+        private._reader = _BoundedReader(private._reader)
+        return cast(Any, super())._create_reader_task()
 
     async def send(self, request: Any, expect_response: bool = True) -> Any:
         """Send a request as aiokafka does. If it is a SaslAuthenticate request, also check the response.
 
-        aiokafka ignores two parts of this response: the lifetime of the SASL session, and the refusal of an OAUTHBEARER
-        token. The broker initially reports a refused token without an error code, in the SASL data of the response (RFC
-        7628 §3.2.3).
+        aiokafka ignores three parts of this response: the lifetime of the SASL session, the refusal of an OAUTHBEARER
+        token, and whether the number of iterations of SCRAM is acceptable. The broker initially reports a refused token
+        without an error code, in the SASL data of the response (RFC 7628 §3.2.3).
         """
         send = cast(Any, super()).send
         started = asyncio.get_running_loop().time()
         answer = await send(request, expect_response)
         if not isinstance(request, SaslAuthenticateRequest):
             return answer
-        if self.bearer and answer.error_code == 0 and answer.sasl_auth_bytes:
+        if self.mechanism.startswith("SCRAM") and answer.error_code == 0:
+            check_scram(answer.sasl_auth_bytes)
+        if self.mechanism == "OAUTHBEARER" and answer.error_code == 0 and answer.sasl_auth_bytes:
             answer = await send(SaslAuthenticateRequest(b"\x01"))
             if answer.error_code == 0:
                 raise SaslAuthenticationFailed("the broker refuses the token")
@@ -199,6 +213,42 @@ class _Opening(AIOKafkaConnection):
         return private._versions
 
 
+class _BoundedReader:
+    """A stream of a connection that is being opened. A broker that has not been authenticated can announce an answer of
+    2 GiB, and aiokafka would keep in memory what arrives of it."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+
+    async def readexactly(self, count: int) -> bytes:
+        """Read this number of bytes."""
+        if not 0 <= count <= OPENING_FRAME_LIMIT:
+            raise OSError(f"it announced an answer of {count} bytes")
+        return await self._stream.readexactly(count)
+
+    def at_eof(self) -> bool:
+        """Return whether the peer has closed the connection and all bytes have been read."""
+        return self._stream.at_eof()
+
+
+def check_scram(message: bytes) -> None:
+    """Check a message of a broker in a SCRAM exchange (RFC 5802 §5.1). Raises SaslAuthenticationFailed if the broker
+    refuses the user, or asks for too few or too many iterations.
+
+    With few iterations, whoever poses as the broker could guess the password from the proof that the client sends.
+    Kafka's own client accepts no fewer (ScramMechanism.minIterations). With many iterations, computing the proof would
+    occupy a thread for hours.
+    """
+    parts = (part.partition("=") for part in message.decode("utf-8", "replace").split(","))
+    fields = {key: value for key, _, value in parts}
+    if "e" in fields:
+        raise SaslAuthenticationFailed(f"the broker refuses the user: {fields['e'][:_LONGEST_REASON]!r}")
+    if "i" in fields:
+        text, (low, high) = fields["i"][:_LONGEST_REASON], _ITERATIONS
+        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+            raise SaslAuthenticationFailed(f"the broker asks for {text!r} iterations; allowed: {low:,} to {high:,}")
+
+
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__
@@ -207,12 +257,17 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
 
 def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
     sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
-    if isinstance(error, (*sasl, ValueError)):
-        # A ValueError means that the broker's messages in a SCRAM exchange are invalid.
+    if isinstance(error, ValueError):
+        # The broker's messages in a SCRAM exchange are invalid.
+        return AuthenticationFailed(f"{peer}: its answers in the {security.mechanism} exchange are invalid: {error}")
+    if isinstance(error, sasl):
         who = f"{security.username!r}" if security.username else "the token"
         detail = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
         return AuthenticationFailed(f"{peer} refuses {who} by {security.mechanism}: {detail}")
     if isinstance(error, KafkaError):
         return Unreachable(f"{peer} closed the connection before it was ready; does this port use {security.protocol}?")
+    if not isinstance(error, OSError):
+        line = f"its answers are invalid ({type(error).__name__})"
+        return AuthenticationFailed(f"{peer}: {line}") if security.mechanism else Unreachable(f"{peer}: {line}")
     reason = getattr(error, "strerror", None) or f"{error}" or "it closed the connection"
     return Unreachable(f"{peer} cannot be reached: {reason}")

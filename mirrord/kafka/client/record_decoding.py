@@ -12,23 +12,34 @@ aiokafka's compiled class for old messages is not used, because it reads past th
 
 # pyright: reportMissingTypeStubs=false
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Protocol, cast
 
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from mirrord.kafka.client.bounded_decompression import GZIP, LZ4, SNAPPY, TooLarge, decompress
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.legacy_messages import OldMessage, inside, is_old, parse
 from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
+from mirrord.kafka.protocol.record_batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_LENGTH,
+    LENGTH_OFFSET,
+    Header,
+    HeaderTuple,
+)
 
 _MAGIC = 2
-_LZ4 = 3
-_CODECS: dict[int, Callable[[bytes], bytes]] = {1: gzip_decode, 2: snappy_decode, _LZ4: lz4_decode}
-"""The functions that decompress messages of formats 0 and 1, by codec number."""
+_OLD_CODECS = frozenset({GZIP, SNAPPY, LZ4})
+"""The codecs of messages of formats 0 and 1."""
+MOST_RECORDS = 1_000_000
+"""Maximum number of records of a batch. Each record is an object that takes about 300 bytes, however small the record
+is, and a few kilobytes can contain millions of equal records."""
+_MOST_OLD_BYTES = 32 << 20
+"""Maximum decompressed size of a wrapper. It has no number of messages. Each message takes at least 26 bytes."""
 
 
 class _AioRecord(Protocol):
@@ -46,7 +57,8 @@ def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
     """Return the records in buffer[start:end], which holds one batch, or messages of formats 0 and 1.
 
     If the broker has set the timestamps of a batch (LogAppendTime, KIP-32), all its records get the broker's append
-    time. Raises ValueError if the data cannot be read.
+    time. Raises ValueError if the data cannot be read, or if the decompressed records are larger than
+    `bounded_decompression.MOST_BYTES` or more than `MOST_RECORDS`.
     """
     return read(buffer, start, end)[1]
 
@@ -78,11 +90,24 @@ def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
     codec = batch.attributes & CODEC_MASK
     if len(data) == HEADER_LENGTH:
         return codec, []  # a codec cannot decompress zero bytes
+    header = Header(*cast(HeaderTuple, HEADER.unpack_from(data)))
+    if header.record_count > MOST_RECORDS:
+        raise TooLarge(f"it contains {header.record_count:,} records, more than {MOST_RECORDS:,}")
+    if codec:
+        batch = DefaultRecordBatch(_decompressed(codec, header, data))
     records = [
         DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
         for record in cast(Iterator[_AioRecord], iter(batch))
     ]
     return codec, records
+
+
+def _decompressed(codec: int, header: Header, data: bytes) -> memoryview:
+    """Return the same batch without compression. aiokafka's class would decompress it without a limit."""
+    plain = decompress(codec, memoryview(data)[HEADER_LENGTH:], room=HEADER_LENGTH)
+    length = len(plain) - LENGTH_OFFSET
+    HEADER.pack_into(plain, 0, *header._replace(length=length, attributes=header.attributes & ~CODEC_MASK))
+    return plain
 
 
 def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
@@ -102,9 +127,8 @@ def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
 
 
 def _unpack(wrapper: OldMessage) -> bytes:
-    decode_value = _CODECS.get(wrapper.codec)
-    if decode_value is None or wrapper.value is None:
+    if wrapper.codec not in _OLD_CODECS or wrapper.value is None:
         raise ValueError(f"a wrapper with the codec {wrapper.codec}, or without a value")
-    if wrapper.magic == 0 and wrapper.codec == _LZ4:
+    if wrapper.magic == 0 and wrapper.codec == LZ4:
         raise ValueError("LZ4 in a message of format 0, whose frames clients encoded incorrectly (KAFKA-3160)")
-    return decode_value(wrapper.value)
+    return bytes(decompress(wrapper.codec, wrapper.value, most=_MOST_OLD_BYTES))

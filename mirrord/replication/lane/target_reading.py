@@ -184,7 +184,8 @@ def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
         not own and lane.mode == "at-least-once" and answer.start == lane.log.log_start and next_by_entry(lane) > known
     ):
         # The position was noted after other clients' records, before the lane requested what the broker remembers.
-        found = target_scan.all_deleted(lane, next_by_entry(lane), answer)
+        first = next_by_entry(lane)
+        found = target_scan.all_deleted(lane, first, answer)
     elif not own:
         # If there is no record of the lane left to read, the runs show which ordinal was at the end of the log or at
         # the offset of another writer's first record.

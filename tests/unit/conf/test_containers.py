@@ -59,7 +59,18 @@ def test_the_container_runs_mirrord_as_an_ordinary_user() -> None:
     assert last["ENTRYPOINT"] == '["/usr/bin/tini", "--", "mirrord"]'
     assert last["CMD"] == '["start", "/etc/mirrord/conf.toml"]'
     assert "/livez" in last["HEALTHCHECK"]
-    assert "--require-hashes" in " ".join(value for name, value in instructions() if name == "RUN")
+
+
+def test_the_image_contains_only_locked_packages() -> None:
+    commands = [
+        shlex.split(each) for name, value in instructions() if name == "RUN" for each in re.split(r"&&|;", value)
+    ]
+    pips = [command for command in commands if command[0].endswith("/pip")]
+    assert len(pips) == 4
+    for command in pips:
+        is_locked = "--require-hashes" in command and command[-1].endswith(".lock")
+        is_own = {"--no-deps", "--no-build-isolation"} <= {*command} or {"--no-deps", "--no-index"} <= {*command}
+        assert is_locked or is_own, command
 
 
 def test_the_manifest_has_what_a_ray_cluster_must_have() -> None:
@@ -77,6 +88,37 @@ def test_the_manifest_has_what_a_ray_cluster_must_have() -> None:
     assert workers["groupName"]
 
 
+def check_hardened(pod: dict[str, Any], only: dict[str, Any]) -> None:
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    security = only["securityContext"]
+    assert (security["allowPrivilegeEscalation"], security["readOnlyRootFilesystem"]) == (False, True)
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    # Python, Ray and Spark need a temporary folder, and mirrord keeps its state in the home folder.
+    assert {"/tmp", "/var/lib/mirrord"} <= {mount["mountPath"] for mount in only["volumeMounts"]}
+
+
+def test_the_scheduled_job_is_as_unprivileged_as_the_daemon() -> None:
+    job = yaml.safe_load((ROOT / "conf" / "jobs" / "cronjob.yaml").read_text())
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (only,) = pod["containers"]
+    check_hardened(pod, only)
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert {mount["name"] for mount in only["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_other_pods_reach_only_the_http_api() -> None:
+    policy = documents()["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == {"ray.io/cluster": documents()["RayCluster"]["metadata"]["name"]}
+    assert policy["policyTypes"] == ["Ingress"]
+    own, others = policy["ingress"]
+    assert own["from"] == [{"podSelector": policy["podSelector"]}]
+    (port,) = others["ports"]
+    listen = load_text(documents()["ConfigMap"]["data"]["conf.toml"], "conf.toml").http.listen
+    assert listen is not None
+    assert port == {"protocol": "TCP", "port": listen.port}
+
+
 @pytest.mark.parametrize("group", groups(), ids=["head", "workers"])
 def test_every_pod_of_the_manifest(group: dict[str, Any]) -> None:
     pod, only = group["template"]["spec"], container(group)
@@ -84,7 +126,7 @@ def test_every_pod_of_the_manifest(group: dict[str, Any]) -> None:
     assert (
         f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == dict(instructions())["USER"]
     )
-    assert only["securityContext"]["allowPrivilegeEscalation"] is False
+    check_hardened(pod, only)
     assert only["image"] == f"mirrord:{version()}"
     assert pod["terminationGracePeriodSeconds"] >= 20, "a drain takes up to ten seconds"
     assert {mount["name"] for mount in only["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}

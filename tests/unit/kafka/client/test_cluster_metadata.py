@@ -12,7 +12,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client import cluster_metadata, connection
 from mirrord.kafka.client.cluster_metadata import ClusterView
-from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.connection import Connection, ConnectionOptions
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
 from mirrord.kafka.protocol.metadata import Broker, Metadata
@@ -83,3 +83,19 @@ async def test_a_closed_view_opens_no_connection_that_stays(pipes: list["weakref
         assert isinstance(late.pipe.lost, ConnectionLost)
         await asyncio.sleep(0)
         assert all(pipe() is None or pipe() is late.pipe for pipe in pipes)
+
+
+async def test_no_odd_answer_ends_the_task_that_follows_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of the error is shown, and the task goes on: it asks again."""
+    asked: list[int] = []
+
+    async def odd(self: ClusterView) -> Connection:
+        asked.append(1)
+        raise KeyError("v")
+
+    monkeypatch.setattr(ClusterView, "any_broker", odd)
+    opened = view(1)
+    opened.start()
+    await eventually(lambda: len(asked) >= 3, 30)
+    assert opened.error == "internal error: KeyError('v')"
+    await opened.close()

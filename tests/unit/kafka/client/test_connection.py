@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import resource
 import ssl
 import struct
 import warnings
@@ -82,6 +83,38 @@ def broker(sasl_error: int = 0, lifetime_ms: int = 0, metadata_versions: tuple[i
     return serve
 
 
+def scram_broker(first: str, final: bytes = b"v=AAAA") -> Serve:
+    """A broker whose first SCRAM message ends with `first`, after the nonce, and whose last one is `final`."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers = 0
+        while True:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            request = await reader.readexactly(size)
+            api, _, correlation_id = struct.unpack_from(">hhi", request)
+            if api == 18:
+                versions = [(17, 0, 1), (18, 0, 4), (36, 0, 1), (3, 0, 13)]
+                body = struct.pack(">hi", 0, len(versions)) + b"".join(struct.pack(">hhh", *row) for row in versions)
+            elif api == 17:
+                body = struct.pack(">hih", 0, 1, 13) + b"SCRAM-SHA-512"
+            else:
+                nonce = request.rpartition(b",r=")[2]
+                message = final if answers else b"r=" + nonce + b"x," + first.encode()
+                answers += 1
+                body = struct.pack(">hhi", 0, -1, len(message)) + message + struct.pack(">q", 0)
+            writer.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)
+
+    return serve
+
+
+async def announces_two_gibibytes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readexactly(4)
+    writer.write(struct.pack(">i", (1 << 31) - 1))
+    while True:
+        writer.write(bytes(1 << 20))
+        await writer.drain()
+
+
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read()
 
@@ -156,6 +189,44 @@ async def test_a_mechanism_that_the_broker_does_not_have() -> None:
     async with server(broker()) as port:
         with pytest.raises(AuthenticationFailed, match=r"by SCRAM-SHA-512: .*Enabled mechanisms are: \['PLAIN'\]"):
             await open_to(port, scram)
+
+
+@pytest.mark.parametrize(
+    ("first", "final", "line"),
+    [
+        ("s=c2FsdA==,i=4095", b"", "the broker asks for '4095' iterations; allowed: 4,096 to 1,000,000"),
+        ("s=c2FsdA==,i=1", b"", "the broker asks for '1' iterations"),
+        ("s=c2FsdA==,i=1000001", b"", "the broker asks for '1000001' iterations"),
+        ("s=c2FsdA==,i=2147483647", b"", "the broker asks for '2147483647' iterations"),
+        (f"s=c2FsdA==,i={1 << 32}", b"", "the broker asks for '4294967296' iterations"),
+        ("s=c2FsdA==,i=" + "9" * 5_000, b"", "iterations; allowed"),
+        ("s=c2FsdA==,i=-5000", b"", "the broker asks for '-5000' iterations"),
+        ("s=c2FsdA==,i=\x1b[2J", b"", r"the broker asks for '\x1b[2J' iterations"),
+        ("e=unknown-user", b"", "the broker refuses the user: 'unknown-user'"),
+        ("s=c2FsdA==,i=4096", b"e=other-error", "the broker refuses the user: 'other-error'"),
+        ("s=c2FsdA==,i=4096", b"v=AAAA", "exchange are invalid: Server sent wrong signature"),
+        ("s=c2FsdA==,i=4096", b"", "its answers in the SCRAM-SHA-512 exchange are invalid"),
+        ("s=c2FsdA==,i=4096", b"nothing", "exchange are invalid"),
+        ("s=***,i=4096", b"v=AAAA", "wrong signature"),
+        ("s=A,i=4096", b"v=AAAA", "exchange are invalid"),
+        ("i=4096", b"v=AAAA", "its answers are invalid (KeyError)"),
+        ("s=c2FsdA==", b"v=AAAA", "its answers are invalid (KeyError)"),
+    ],
+)
+async def test_an_odd_scram_exchange_is_one_clear_error(first: str, final: bytes, line: str) -> None:
+    scram = Security("SASL_PLAINTEXT", "SCRAM-SHA-512", "mirrord", SASL.password)
+    async with server(scram_broker(first, final)) as port:
+        with pytest.raises(AuthenticationFailed, match=re.escape(line)) as refused:
+            await open_to(port, scram)
+    assert "swordfish" not in str(refused.value)
+
+
+async def test_an_answer_of_two_gibibytes_is_not_read() -> None:
+    async with server(announces_two_gibibytes) as port:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(Unreachable, match="before it was ready"):
+            await open_to(port)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 << 10
 
 
 async def test_an_old_broker_is_reported() -> None:

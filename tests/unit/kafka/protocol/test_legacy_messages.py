@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_one_kind_of_error() -> None:
     twice = messages(1, [Message(0, 0, None, messages(1, some(0), 1))], 2)
     for data, why in (
         (bytes(damaged), "the checksum does not match"),
-        (with_checksum(garbage), "Error"),
+        (with_checksum(garbage), "the records cannot be decompressed"),
         (bytes(misplaced), "the last message inside the one at offset 9 has a different offset"),
         (messages(0, some(5)) + messages(1, some(6), 1)[:-1], "where .* are left"),
         (messages(0, some(5)) + messages(1, some(5)), "the offsets are not in ascending order"),
