@@ -2,7 +2,7 @@
 Individual records are compared only if the headers do not prove that source and target are equal."""
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Literal
 
@@ -10,10 +10,11 @@ import msgspec
 
 from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
-from mirrord.audit.rules.key_compare import KeyedCopy, Newest, merged, source_rows, target_rows
+from mirrord.audit.rules.key_compare import KeyedCopy, Newest, merged, open_rows, source_rows, target_rows
 from mirrord.audit.rules.record_compare import compare_records
 from mirrord.audit.rules.results import Compared, RangeResult, Seen, Surroundings
 from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone
+from mirrord.kafka.client.committed_batches import unaborted_batches
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
@@ -173,10 +174,19 @@ class _Both:
                 yield row
 
     async def target_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """Yield the key of each target record in the range, together with the record."""
-        async for batch in self._target_batches():
-            for row in target_rows(self._wanted, self._inside(batch, self._wanted.target_start)):
-                yield row
+        """Yield the key of each target record in the range, together with the record. Aborted records are omitted,
+        because they supersede no record."""
+        _, stable = await self._target_log.bounds(self._lane.target, committed=True)
+        start, end = self._within(self._target_bounds, self._wanted.target_start, self._wanted.target_end)
+        log, log_end = _Counted(self._target_log, self._count), self._target_bounds[1]
+        try:
+            async with aclosing(unaborted_batches(log, self._lane.target, start, stable, end, log_end)) as batches:
+                async for batch, fate in batches:
+                    seen = self._inside(batch, self._wanted.target_start)
+                    for row in open_rows(seen) if fate == "open" else target_rows(self._wanted, seen):
+                        yield row
+        except ValueError as error:
+            raise EnvironmentFault(f"a transaction marker of {self._lane.target} cannot be read: {error}") from error
 
     def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
         """Return the records of the batch whose offsets are at least `start`. Earlier records of the batch belong to
@@ -188,8 +198,7 @@ class _Both:
         reading = self._source_log.read(self._lane.source, start, end, committed=self._lane.committed)
         async with aclosing(reading) as batches:
             async for batch in batches:
-                self._read_bytes += batch.end - batch.start
-                await self._pace.took(batch.end - batch.start)
+                await self._count(batch)
                 if not batch.aborted and not _is_marker(batch):
                     if not batch.is_old:
                         self._newest_ms = max(self._newest_ms, batch.header.max_timestamp)
@@ -199,10 +208,14 @@ class _Both:
         start, end = self._within(self._target_bounds, self._wanted.target_start, self._wanted.target_end)
         async with aclosing(self._target_log.read(self._lane.target, start, end, committed=False)) as batches:
             async for batch in batches:
-                self._read_bytes += batch.end - batch.start
-                await self._pace.took(batch.end - batch.start)
+                await self._count(batch)
                 if not _is_marker(batch):
                     yield batch
+
+    async def _count(self, batch: ReadBatch) -> None:
+        """Count a batch that was read, and wait as long as the read rate requires."""
+        self._read_bytes += batch.end - batch.start
+        await self._pace.took(batch.end - batch.start)
 
     @staticmethod
     def _within(bounds: tuple[int, int], start: int, end: int) -> tuple[int, int]:
@@ -228,6 +241,22 @@ class _Both:
             )
             for record in records
         ]
+
+
+class _Counted:
+    """Reads a log, and reports each batch to `count`."""
+
+    def __init__(self, log: LogReader, count: Callable[[ReadBatch], Awaitable[None]]) -> None:
+        self._log = log
+        self._count = count
+
+    async def read(
+        self, named: TopicPartition, /, start: int, end: int, *, committed: bool
+    ) -> AsyncGenerator[ReadBatch, None]:
+        async with aclosing(self._log.read(named, start, end, committed=committed)) as batches:
+            async for batch in batches:
+                await self._count(batch)
+                yield batch
 
 
 def _is_marker(batch: ReadBatch) -> bool:

@@ -50,6 +50,7 @@ _SCHEMA: Any = arrow.schema(
         ("audited_at_ms", arrow.int64()),
         ("differences", arrow.list_(_DIFFERENCE)),
         ("explained", arrow.list_(_EXPLAINED)),
+        ("undecided", arrow.list_(arrow.int64())),
     ]
 )
 _SUFFIX = ".parquet"
@@ -167,6 +168,7 @@ def _plain(row: ResultRow) -> dict[str, Any]:
         "audited_at_ms": row.audited_at_ms,
         "differences": msgspec.to_builtins(result.compared.differences),
         "explained": msgspec.to_builtins(result.compared.explained),
+        "undecided": list(result.compared.undecided),
     }
 
 
@@ -179,7 +181,9 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
             "by": row["by"],
             "newest_ms": row["newest_ms"],
             "read_bytes": row["read_bytes"],
-            "compared": {name: row[name] for name in ("equal", "differences", "explained")},
+            # Older files lack the column `undecided`.
+            "compared": {name: row[name] or () for name in ("differences", "explained", "undecided")}
+            | {"equal": row["equal"]},
         },
         RangeResult,
     )
@@ -196,7 +200,7 @@ def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLeve
         if not wanted.pieces:
             break  # a proof covers ordinals, and a range without pieces has none
         result = found.get((wanted.first, wanted.end))
-        if result is None or result.compared.differences:
+        if result is None or result.compared.differences or result.compared.undecided:
             break
         first, last = first or wanted, wanted
         newest_ms = max(newest_ms, result.newest_ms)
@@ -254,5 +258,6 @@ def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult],
         looked_at=sum((wanted.first, wanted.end) in found for wanted in lane.ranges),
         waiting=lane.waiting,
         beyond=lane.beyond,
+        undecided=sum(len(result.compared.undecided) for result in found.values()),
         has_nothing=lane.has_nothing,
     )

@@ -13,7 +13,7 @@ import msgspec
 from mirrord.audit.plan import FlowPlan
 from mirrord.audit.range_audit import AuditedLane, RangeReader
 from mirrord.audit.rules.audit_range import AuditRange
-from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged
+from mirrord.audit.rules.key_compare import KeyedCopy, Newest, Undecided, judge, merged
 from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult
 from mirrord.config.schema import ClusterConfig
@@ -30,6 +30,8 @@ Keyed = tuple[LaneNumber, bytes]
 """A record key within a lane: the number of the lane, and a digest of the record key."""
 RangeName = tuple[str, LaneId, int, int]
 """Identifies a range: flow, lane, first ordinal, and the ordinal after the last one."""
+KeyOutcome = Difference | Undecided
+"""What the comparison by key has found for a key."""
 
 
 class KeyWork(msgspec.Struct, frozen=True):
@@ -101,11 +103,20 @@ def _merged(one: tuple[Newest, KeyedCopy], other: tuple[Newest, KeyedCopy]) -> t
 
 def _judged(
     rows: Iterator[tuple[Keyed, tuple[Newest, KeyedCopy]]],
-) -> Iterator[tuple[Keyed, Difference]]:
+) -> Iterator[tuple[Keyed, KeyOutcome]]:
     for keyed, (newest, copy) in rows:
-        difference = judge(newest, copy)
-        if difference is not None:
-            yield keyed, difference
+        finding = judge(newest, copy)
+        if finding is not None:
+            yield keyed, finding
+
+
+def settled(finding: KeyOutcome, later: Newest) -> KeyOutcome | None:
+    """Return what is found for a key if the target also holds the record `later`, after the offsets that the audit
+    covers. Compaction may have removed the copy because of this record. If its transaction is open, this is not
+    decided yet."""
+    if later.target >= 0:
+        return None
+    return Undecided(finding.source or 0) if later.last_open >= 0 else finding
 
 
 def stale_keys(
@@ -114,9 +125,9 @@ def stale_keys(
     works: Sequence[KeyWork],
     read: Any,
     rate_bytes_per_s: int | None,
-) -> dict[tuple[str, LaneId], list[Difference]]:
-    """Return the differences that the comparison by key has found, by flow and lane. `read` is the Spark accumulator
-    for the number of bytes read. Raises Spark's exceptions."""
+) -> dict[tuple[str, LaneId], list[KeyOutcome]]:
+    """Return what the comparison by key has found, by flow and lane. `read` is the Spark accumulator for the number of
+    bytes read. Raises Spark's exceptions."""
     if not works:
         return {}
     task = KeyTask(dict(clusters), read, rate_bytes_per_s)
@@ -126,21 +137,26 @@ def stale_keys(
         return context.parallelize(packed, -(-len(packed) // RANGES_A_TASK)).mapPartitions(task)
 
     partitions = max(context.defaultParallelism, -(-len(works) // RANGES_A_TASK))
-    suspects: dict[Keyed, Difference] = dict(
+    suspects: dict[Keyed, KeyOutcome] = dict(
         rows(works).reduceByKey(_merged, partitions).mapPartitions(_judged).collect()
     )
     if suspects:
-        # Compaction may have removed the copies because the target holds newer records with the same keys, after the
-        # offsets that the audit covers.
         doubted = {number for number, _ in suspects}
         wanted = frozenset(suspects)
         newer = rows(_tails([each for each in works if each.number in doubted]))
-        for keyed in newer.keys().filter(wanted.__contains__).distinct().collect():
-            suspects.pop(keyed, None)
+
+        def is_wanted(row: tuple[Keyed, Any]) -> bool:
+            return row[0] in wanted
+
+        later = newer.filter(is_wanted).reduceByKey(_merged, partitions).collect()
+        for keyed, (newest, _) in later:
+            finding = settled(suspects.pop(keyed), newest)
+            if finding is not None:
+                suspects[keyed] = finding
     names = {work.number: (work.flow, work.wanted.lane) for work in works}
-    found: dict[tuple[str, LaneId], list[Difference]] = {}
-    for (number, _), difference in suspects.items():
-        found.setdefault(names[number], []).append(difference)
+    found: dict[tuple[str, LaneId], list[KeyOutcome]] = {}
+    for (number, _), finding in suspects.items():
+        found.setdefault(names[number], []).append(finding)
     return found
 
 
@@ -162,20 +178,23 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
     ]
 
 
-def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """Return the result of a range, extended by those `differences` that are in the range. The differences come from
-    the comparison by key."""
-    here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
+def with_keys(result: RangeResult, wanted: AuditRange, findings: Sequence[KeyOutcome]) -> RangeResult:
+    """Return the result of a range, extended by those `findings` that are in the range. The findings come from the
+    comparison by key."""
+    here = [each for each in findings if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:
         return result
     compared = result.compared
-    # Compaction does not explain why these records are missing, because no newer record has replaced them.
-    offsets = sorted(each.source for each in here if each.kind == "missing" and each.source is not None)
-    unexplained = [(offset, offset + 1) for offset in offsets]
+    differences = [each for each in here if isinstance(each, Difference)]
+    undecided = sorted(each.source for each in here if isinstance(each, Undecided))
+    # Compaction does not explain why these records are missing, because no newer record has replaced them, or none that
+    # is known to be committed.
+    missing = [each.source for each in differences if each.kind == "missing" and each.source is not None]
+    unexplained = [(offset, offset + 1) for offset in sorted((*missing, *undecided))]
     explained = tuple(
         Explained(each.cause, each.side, *part)
         for each in compared.explained
         for part in uncovered((each.start, each.end), unexplained if each.cause == "target-compaction" else ())
     )
-    found = Compared(compared.equal, together([*compared.differences, *here]), explained)
+    found = Compared(compared.equal, together([*compared.differences, *differences]), explained, tuple(undecided))
     return msgspec.structs.replace(result, compared=found)

@@ -12,10 +12,9 @@ import msgspec
 
 from mirrord.audit.plan import FlowPlan
 from mirrord.audit.rules.audit_range import AuditRange
-from mirrord.audit.rules.results import Difference
 from mirrord.config.jobs import SparkSettings
 from mirrord.config.schema import ClusterConfig
-from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
+from mirrord.jobs.audit_keys import KeyOutcome, KeyWork, stale_keys, with_keys
 from mirrord.jobs.audit_task import AuditTask, TaskResult, Work
 from mirrord.jobs.session import open_session
 from mirrord.model.names import Alias, LaneId
@@ -86,7 +85,7 @@ def audit(
 def _with_keys(
     found: TaskResult,
     ranges: Mapping[tuple[str, LaneId, int, int], AuditRange],
-    stale: Mapping[tuple[str, LaneId], Sequence[Difference]],
+    stale: Mapping[tuple[str, LaneId], Sequence[KeyOutcome]],
 ) -> TaskResult:
     result = found.result
     wanted = ranges[found.flow, result.lane, result.first, result.end]

@@ -71,12 +71,13 @@ class Audit:
         self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
     ) -> None:
         """Compare all ranges, and write the results to `results` while the audit is running. `known` contains the
-        results of an interrupted audit; their ranges are not compared again. `report` is called from time to time,
-        possibly from another thread.
+        results of an interrupted audit; their ranges are not compared again, unless some of their records are
+        undecided. `report` is called from time to time, possibly from another thread.
 
         Raises EnvironmentFault.
         """
         self._plans = [self._plan(flow.name) for flow in self._config.flows]
+        known = {key: result for key, result in known.items() if not result.compared.undecided}
         for plan in self._plans:
             for lane in plan.lanes:
                 done = [known.get(range_key(plan.flow, wanted)) for wanted in lane.ranges]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from mirrord.kafka.client import committed_batches
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
-from mirrord.replication.host import batch_relocation, batch_verification, committed_batches, own_batch_scan
+from mirrord.kafka.protocol.record_batch import TRANSACTIONAL, Header
+from mirrord.replication.host import batch_relocation, batch_verification, own_batch_scan
 from mirrord.replication.host import superseded_lookup as lookup
 from tests.fixtures.fake_pipe import as_any
 
@@ -50,14 +51,13 @@ def aborted_records_of_others_supersede(patch: pytest.MonkeyPatch) -> None:
 
 
 def records_of_open_transactions_supersede(patch: pytest.MonkeyPatch) -> None:
-    true = committed_batches._is_committed
+    true = committed_batches._fate
 
-    def is_committed(header: Header, markers: committed_batches.Markers) -> bool:
-        offsets, _ = markers.get(header.producer_id, ([], []))
-        is_open = not header.attributes & CONTROL and max(offsets, default=-1) < header.base_offset
-        return is_open or true(header, markers)
+    def fate(header: Header, markers: committed_batches.Markers) -> committed_batches.TransactionFate:
+        found = true(header, markers)
+        return "committed" if found == "open" else found
 
-    patch.setattr(committed_batches, "_is_committed", is_committed)
+    patch.setattr(committed_batches, "_fate", fate)
 
 
 def committed_records_of_others_supersede_nothing(patch: pytest.MonkeyPatch) -> None:

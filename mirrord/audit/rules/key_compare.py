@@ -38,6 +38,18 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     is_truncated: bool = False
     """Whether the source lost the original of the target record after the original was copied."""
     target_content: bytes = b""
+    first_open: int = _NONE
+    """The offset of the first target record with the key that is in an open transaction of another client; -1 if there
+    is none. Such a record counts neither as written nor as absent."""
+    last_open: int = _NONE
+    """The offset of the last such record."""
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """The outcome for a key if it depends on whether an open transaction of another client will be committed."""
+
+    source: int
+    """The offset of the newest source record with the key."""
 
 
 class KeyedCopy(msgspec.Struct, frozen=True):
@@ -63,6 +75,14 @@ def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
             yield each.key, Newest(each.offset, place, each.is_tombstone, each.content)
         elif (verdict := wanted.verdict_at(each.offset)) is not None and verdict.reason == "copied-from-target":
             yield each.key, Newest(each.offset, _NONE, each.is_tombstone, each.content)
+
+
+def open_rows(seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
+    """Yield the key of each target record that is in an open transaction of another client, together with the
+    record."""
+    for each in seen:
+        if each.key is not None:
+            yield each.key, Newest(first_open=each.offset, last_open=each.offset)
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
@@ -100,12 +120,36 @@ def merged(one: Newest, other: Newest) -> Newest:
         target.origin,
         target.is_truncated,
         target.target_content,
+        min((each.first_open for each in (one, other) if each.first_open >= 0), default=_NONE),
+        max(one.last_open, other.last_open),
     )
 
 
-def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
+def judge(newest: Newest, copy: KeyedCopy) -> Difference | Undecided | None:
     """Return the difference between source and target for a key, or None if there is no difference. Must be called
     after all ranges have been read.
+
+    Records in open transactions may turn out to be committed or aborted. The outcome is undecided if it depends on
+    that: it is then not the same without these records, with the first one, and with the last one.
+    """
+    outcome = _judge_ended(newest, copy)
+    for offset in {newest.first_open, newest.last_open}:
+        if offset > newest.target:
+            written = msgspec.structs.replace(
+                newest, target=offset, is_own=False, origin=_NONE, is_truncated=False, target_content=b""
+            )
+            if _kind(_judge_ended(written, copy)) != _kind(outcome):
+                return Undecided(newest.source)
+    return outcome
+
+
+def _kind(outcome: Difference | None) -> str:
+    return "" if outcome is None else outcome.kind
+
+
+def _judge_ended(newest: Newest, copy: KeyedCopy) -> Difference | None:
+    """Return the difference between source and target for a key, or None if there is no difference. Records in open
+    transactions do not count.
 
     The newest target record with the key should be the copy of the newest source record with the key. These deviations
     are permitted:

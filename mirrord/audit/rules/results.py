@@ -124,6 +124,9 @@ class Compared(msgspec.Struct, frozen=True):
     """Number of source records that have an equal copy at the target offset that the offset map gives."""
     differences: tuple[Difference, ...] = ()
     explained: tuple[Explained, ...] = ()
+    undecided: tuple[int, ...] = ()
+    """The offsets of the source records about which the audit cannot say anything yet, in ascending order. Each of them
+    is the newest record of its key, and other clients have written this key to the target in open transactions."""
 
 
 class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +174,9 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     yet."""
     beyond: int = 0
     """Number of target offsets between the resume position and the end of the target log. They are not compared."""
+    undecided: int = 0
+    """Number of source records about which the audit cannot say anything before open transactions of other clients on
+    the target have ended."""
     has_nothing: bool = False
     """Whether the source partition holds nothing to copy."""
 

@@ -42,8 +42,11 @@ def lane_result(lane: LaneSummary) -> Result:
         return Result("nothing new")
     if not lane.looked_at:
         return Result("not examined", is_partial=True)
+    undecided = f", {lane.undecided:,} records undecided" if lane.undecided else ""
     if lane.looked_at < lane.ranges:
-        return Result(f"no difference in {lane.looked_at:,} of {lane.ranges:,} ranges", is_partial=True)
+        return Result(f"no difference in {lane.looked_at:,} of {lane.ranges:,} ranges{undecided}", is_partial=True)
+    if undecided:
+        return Result(f"no difference{undecided}", is_partial=True)
     return Result("no difference")
 
 
@@ -51,20 +54,23 @@ def whole_result(lanes: Iterable[LaneSummary]) -> Result:
     """Return the result of the audit for all partitions together."""
     kinds: Counter[str] = Counter()
     lost: Counter[str] = Counter()
-    left = skipped = 0
+    left = skipped = undecided = 0
     for lane in lanes:
         kinds.update(lane.differences)
         lost.update(losses(lane))
         left += lane.ranges - lane.looked_at
+        undecided += lane.undecided
         skipped += bool(lane.skipped) and not lane.has_nothing
     words = [_counts(kinds)] if kinds else []
     words += [f"lost: {_counts(lost)}"] if lost else []
     if words:
-        return Result("; ".join(words), is_bad=True, is_partial=left + skipped > 0)
-    if left or skipped:
+        return Result("; ".join(words), is_bad=True, is_partial=left + skipped + undecided > 0)
+    if left or skipped or undecided:
         others = [f"{left:,} ranges"] if left else []
         others += [f"{skipped:,} partitions"] if skipped else []
-        return Result(f"no difference in what was examined, {' and '.join(others)} were not", is_partial=True)
+        parts = [f"{' and '.join(others)} were not"] if others else []
+        parts += [f"{undecided:,} records are undecided"] if undecided else []
+        return Result(f"no difference in what was examined, {', '.join(parts)}", is_partial=True)
     return Result("no difference")
 
 

@@ -162,6 +162,7 @@ def _rate(given: str | None) -> int | None:
 
 
 _SHOWN = 100
+_UNDECIDED = "{:,} records are undecided until open transactions of other clients on the target end"
 
 
 def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) -> RenderableType:
@@ -202,7 +203,8 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
 def _remark(each: LaneSummary) -> str:
     waiting = [f"{each.waiting:,} newer offsets have not been copied yet"] if each.waiting else []
     beyond = [f"{each.beyond:,} target offsets after the last known copy were not compared"] if each.beyond else []
-    return each.skipped or "; ".join([*waiting, *beyond])
+    undecided = [_UNDECIDED.format(each.undecided)] if each.undecided else []
+    return each.skipped or "; ".join([*waiting, *beyond, *undecided])
 
 
 def _describe_repaired(each: LaneRepaired) -> str:

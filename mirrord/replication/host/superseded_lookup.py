@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.committed_batches import committed_batches
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
@@ -19,7 +20,6 @@ from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval
 from mirrord.replication.host.cleanup_policy import Begin, CleanupPolicies
-from mirrord.replication.host.committed_batches import committed_batches
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell

@@ -209,6 +209,25 @@ def test_nothing_is_said_of_what_was_not_looked_at() -> None:
     assert whole_result([both, *(total(each) for each in _with_uncopied([], empty))]).words == "no difference"
 
 
+def test_what_open_transactions_leave_undecided_is_neither_proven_nor_a_difference() -> None:
+    second = msgspec.structs.replace(TEN, first=10, end=20)
+    lane = planned((TEN, second))
+    unknown = msgspec.structs.replace(result_of(second), compared=Compared(9, (), (), (105, 107)))
+    found = total(lane, result_of(TEN), unknown)
+    assert lane_result(found) == Result("no difference, 2 records undecided", is_partial=True)
+    assert whole_result([found]) == Result(
+        "no difference in what was examined, 2 records are undecided", is_partial=True
+    )
+    assert not is_bad(found)
+    assert _remark(found) == "2 records are undecided until open transactions of other clients on the target end"
+    fact = proven(lane, [result_of(TEN), unknown], "digest", 0)
+    assert fact is not None
+    assert fact.end == 10
+    half = total(planned((TEN, second)), unknown)
+    assert lane_result(half).words == "no difference in 1 of 2 ranges, 2 records undecided"
+    assert whole_result([half]).words.endswith("1 ranges were not, 2 records are undecided")
+
+
 def test_a_partition_without_a_copy_is_a_row_and_a_difference() -> None:
     other = TopicPartition("conflict", 1)
     gone = msgspec.structs.replace(planned(), skipped="the source topic no longer exists, or was re-created")

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
+from pyarrow import parquet
 
 from mirrord.audit import plan as plan_module
 from mirrord.audit.plan import FlowPlan, LaneAuditPlan, audit_by_ledger
@@ -261,6 +262,20 @@ def test_an_audit_that_is_taken_up_again_counts_each_record_once(
     assert [each["difference"]["kind"] for each in document["differences"]] == ["missing"]
 
 
+def test_a_range_with_undecided_records_is_compared_again(
+    plan: FlowPlan, conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Open transactions of other clients have ended since."""
+    ranges, results = plan.lanes[0].ranges, Results(tmp_path / "audit")
+    compared = Compared(9, (Difference("missing", 101, 11),), (), (105,))
+    undecided = msgspec.structs.replace(result(ranges[0]), by="ledger", compared=compared)
+    results.write([row(ranges[0], undecided)])
+    assert list(results.known("ledger").values()) == [undecided]
+    assert main(["audit", conf, "--flow", "eu-us", "--level", "ledger", "--resume", str(results.folder), "--json"]) == 0
+    (lane,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert (lane["differences"], lane["undecided"]) == ({}, 0)
+
+
 @pytest.mark.usefixtures("plan")
 def test_an_audit_that_is_broken_off_before_its_first_result_can_be_taken_up_again(
     conf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -369,6 +384,16 @@ def test_results_are_kept_and_taken_up_again(tmp_path: Path) -> None:
     assert results.known("records") == {}
     with pytest.raises(ConfigError, match="is not the folder of an audit"):
         Results(tmp_path / "other").known("digest")
+
+
+def test_results_of_an_audit_that_knew_no_undecided_records_are_taken_up(tmp_path: Path) -> None:
+    results = Results(tmp_path / "audit")
+    (wanted,) = following(1)
+    found = result(wanted, Difference("missing", 3, None))
+    results.write([row(wanted, found)])
+    (path,) = results.folder.iterdir()
+    parquet.write_table(parquet.read_table(path).drop_columns("undecided"), path)
+    assert list(results.known("digest").values()) == [found]
 
 
 @pytest.mark.parametrize(
