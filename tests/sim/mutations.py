@@ -278,7 +278,7 @@ def _whatever_has_its_ordinal_was_copied(patch: pytest.MonkeyPatch) -> None:
 
 def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EpochCache, "divergence", lambda _, __, end: end)
-    patch.setattr(last_copied, "divergence_of_copied", lambda _, __, end: end)
+    patch.setattr(last_copied, "divergence", lambda _, __, end: end)
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:

@@ -232,4 +232,15 @@ BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
     ),
 )
 """The same, with the number of records before the lane's sequence numbers start again at 0."""
+BESIDE_OTHERS: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
+    # The source lost records before those that a rebuild could not determine, and all epochs after them were unknown
+    (
+        231468765600,
+        "plain, old records",
+        "sequence",
+        ("removed_under_a_former_holder", "removed_under_way", "removed_under_a_dead_holder", "another_branch"),
+        3,
+    ),
+)
+"""The same as `LONG`, with the number of clients that write to the target in transactions."""
 LONG_STEPS = 300
