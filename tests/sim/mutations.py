@@ -462,6 +462,9 @@ MUTATIONS = (
     Mutation("a difference is repaired", handover.a_difference_is_final, ""),
     Mutation("a hole is repaired", handover.a_hole_is_final, ""),
     Mutation("a log that went back is repaired", handover.a_log_that_went_back_is_final, ""),
+    Mutation(
+        "a position may follow others' records only", handover.a_position_is_noted_after_own_records, "foreign writers"
+    ),
     *(Mutation(*rule) for rule in host.RULES),
     *(Mutation(*rule) for rule in reuse.RULES),
     *(Mutation(*rule) for rule in sequences.RULES),
