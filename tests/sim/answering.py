@@ -55,10 +55,7 @@ def fetch(world: "World", host: "Host", effect: FetchFrom) -> tuple[str, Any]:
     if not error and parts < 0:
         data, aborted = world.source.fetch(effect.position, world.rng.randint(1, 4), host.lane.read_committed)
     stable = world.source.last_stable
-    records = (data, 0, len(data), None)
-    chunk = Chunk(
-        effect.question, error, end, stable, start, aborted, *records, epoch, parts, world.source.leader_epoch
-    )
+    chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
     return slow_brokers.fetched(world, chunk)
 
 
