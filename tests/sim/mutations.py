@@ -278,7 +278,7 @@ def _whatever_has_its_ordinal_was_copied(patch: pytest.MonkeyPatch) -> None:
 
 def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EpochCache, "divergence", lambda _, __, end: end)
-    patch.setattr(last_copied, "divergence_of_copied", lambda _, __, end: end)
+    patch.setattr(last_copied, "divergence", lambda _, __, end: end)
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
@@ -462,6 +462,9 @@ MUTATIONS = (
     Mutation("a difference is repaired", handover.a_difference_is_final, ""),
     Mutation("a hole is repaired", handover.a_hole_is_final, ""),
     Mutation("a log that went back is repaired", handover.a_log_that_went_back_is_final, ""),
+    Mutation(
+        "a position may follow others' records only", handover.a_position_is_noted_after_own_records, "foreign writers"
+    ),
     *(Mutation(*rule) for rule in host.RULES),
     *(Mutation(*rule) for rule in reuse.RULES),
     *(Mutation(*rule) for rule in sequences.RULES),

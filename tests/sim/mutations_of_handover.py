@@ -18,6 +18,7 @@ from mirrord.replication.lane import (
     resume_point,
     resuming,
     step,
+    target_reading,
 )
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.notes import note
@@ -205,3 +206,7 @@ def batches_in_flight_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
         return resuming.enter(lane, now, Resume())
 
     patch.setitem(step.ENTER, Quiesce, enter)
+
+
+def a_position_is_noted_after_own_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(target_reading, "_is_noted_after_others", lambda *_: False)

@@ -3,15 +3,20 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace as with_fields
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mirrord.model.intervals import Interval
 from mirrord.replication.host import batch_relocation
+from mirrord.replication.lane import rebuilding
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.source import last_copied, offsets_of_epochs
-from mirrord.replication.lane.target import evidence
+from mirrord.replication.lane.signals import AskCheck, Effects
+from mirrord.replication.lane.source import last_copied, offsets_of_epochs, source_epochs
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import epoch_ends, evidence, reassigned_ordinals
 from mirrord.replication.lane.target.scan_result import Missing
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
@@ -43,6 +48,48 @@ def all_records_of_a_run_have_its_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Missing, "newer_from", newer_from)
 
 
+def a_refused_record_is_not_asked_about(patch: pytest.MonkeyPatch) -> None:
+    true = last_copied._with_left_out
+
+    def with_left_out(record: Any, known: tuple[int, int] | None, below: int) -> tuple[int, int] | None:
+        return true(with_fields(record, quarantine=()), known, below)
+
+    patch.setattr(last_copied, "_with_left_out", with_left_out)
+
+
+def an_epoch_begins_with_the_first_copied_record(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(source_epochs, "judged_from", lambda _, offset, __: offset)
+
+
+def the_batch_before_a_position_stands_for_all(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild begins with the first difference, too, although it is known that lower ordinals were reassigned."""
+    patch.setattr(epoch_ends, "is_of_another_log", lambda *_: False)
+    true = rebuilding.verified
+
+    def verified(lane: Lane, found: Any) -> Effects:
+        lane.log.reassigned = ()
+        return true(lane, found)
+
+    patch.setattr(rebuilding, "verified", verified)
+
+
+def a_rebuild_has_read_every_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evidence, "_not_rebuilt", lambda *_: ())
+
+
+def a_comparison_is_repeated_up_to_its_former_end(patch: pytest.MonkeyPatch) -> None:
+    true = reassigned_ordinals.compare_again
+
+    def compare_again(lane: Lane, ordinal: int) -> Effects:
+        known, effects = lane.comparison.first_ack_check, true(lane, ordinal)
+        if known is None or not effects or not isinstance(effects[0], AskCheck) or effects[0].first != known.first:
+            return effects
+        lane.comparison.first_ack_check = replace(effects[0], end=known.end)
+        return [lane.comparison.first_ack_check]
+
+    patch.setattr(reassigned_ordinals, "compare_again", compare_again)
+
+
 RULES: tuple[tuple[str, SwitchOff, str] | tuple[str, SwitchOff, str, str], ...] = (
     ("the source is not asked about records that it has replaced", no_record_was_replaced, "source truncated twice"),
     ("batches of reassigned ordinals are compared", no_ordinal_was_reassigned, "unclean, beside others"),
@@ -52,4 +99,13 @@ RULES: tuple[tuple[str, SwitchOff, str] | tuple[str, SwitchOff, str, str], ...] 
         all_records_of_a_run_have_its_place,
         "compacted copy, unclean, beside others",
     ),
+    ("the source is asked about refused records", a_refused_record_is_not_asked_about, "refused and parked"),
+    (
+        "an epoch may begin before the first copied record",
+        an_epoch_begins_with_the_first_copied_record,
+        "source truncated",
+    ),
+    ("all batches of a log that came back are compared", the_batch_before_a_position_stands_for_all, "unclean"),
+    ("batches that a rebuild has not read are compared", a_rebuild_has_read_every_log, "unclean"),
+    ("a comparison is repeated up to the new end", a_comparison_is_repeated_up_to_its_former_end, "unclean"),
 )

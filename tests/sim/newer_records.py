@@ -42,13 +42,25 @@ def has_newer(world: World, number: int) -> bool:
     """The compacted target has a newer record of the same key: a later one of the source, or a foreign one."""
     if not world.shape.cleans:
         return False
-    newest = {world.target.key(each): each for each in standing(world)}
-    there = newest.get(world.target.key(number))
-    if there is None:
-        return False
+    key = world.target.key(number)
+    last = next((each for each in reversed(standing(world)) if world.target.key(each) == key), 0)
+    return _is_newer(world, last, number) or (
+        last in world.excused and _is_newer(world, _last_in_time(world, key), number)
+    )
+
+
+def _last_in_time(world: World, key: int) -> int:
+    """The last record of this key that was not put over newer ones by bytes that came so late that no rule can keep
+    them out, or 0. The cleaner may have removed it because of these bytes."""
+    log = world.target.brokers[world.target.leader].whole
+    numbers = (number for stored in reversed(log) for number in reversed(stored.numbers) if number)
+    return next((each for each in numbers if each not in world.excused and world.target.key(each) == key), 0)
+
+
+def _is_newer(world: World, there: int, number: int) -> bool:
     if there < 0:
         return -there > world.known.first_appended.get(number, NEVER) or number in world.known.presumed
-    return world.source.offset_of[there] > world.source.offset_of[number]
+    return there > 0 and world.source.offset_of[there] > world.source.offset_of[number]
 
 
 def seems_newer(world: World, number: int) -> bool:

@@ -212,6 +212,8 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("bytes_after_a_drain", "lost_before_a_comparison", "truncated_after_an_epoch", "letters_in_doubt"),
     ),
+    # Bytes that were given up long ago put an old record over a newer one, because of which others had been left out
+    (883119793995, "two views of old records", "sequence", ("cleaned_before_a_takeover", "isolation_changed")),
 )
 """Stories with traps (`tests.sim.traps`) that have as many steps as `bench.stories` plays."""
 BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
@@ -232,4 +234,15 @@ BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
     ),
 )
 """The same, with the number of records before the lane's sequence numbers start again at 0."""
+BESIDE_OTHERS: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
+    # The source lost records before those that a rebuild could not determine, and all epochs after them were unknown
+    (
+        231468765600,
+        "plain, old records",
+        "sequence",
+        ("removed_under_a_former_holder", "removed_under_way", "removed_under_a_dead_holder", "another_branch"),
+        3,
+    ),
+)
+"""The same as `LONG`, with the number of clients that write to the target in transactions."""
 LONG_STEPS = 300

@@ -12,7 +12,7 @@ import pytest
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.pinned_long_stories import BEFORE_WRAP, LONG, LONG_STEPS
+from tests.sim.pinned_long_stories import BEFORE_WRAP, BESIDE_OTHERS, LONG, LONG_STEPS
 from tests.sim.pinned_stories import ALSO_FAILED, ONCE_FAILED, TRAPPED
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import THEMES, shape_named
@@ -34,9 +34,10 @@ def play(
     traps: tuple[str, ...] = (),
     steps: int = STEPS,
     until_wrap: int = 0,
+    others: int = 0,
 ) -> Story:
     """Play a seed, and name it if it fails."""
-    shape = replace(shape_named(theme), mode=mode, until_wrap=until_wrap) if theme else None
+    shape = replace(shape_named(theme), mode=mode, until_wrap=until_wrap, others=others) if theme else None
     story = Story(seed, shape_with(shape, traps) if shape is not None else None)
     try:
         story.run(steps)
@@ -79,6 +80,13 @@ def test_stories_before_the_wrap_that_once_went_wrong(
     seed: int, theme: str, mode: Mode, traps: tuple[str, ...], until_wrap: int
 ) -> None:
     play(seed, theme, mode, traps, LONG_STEPS, until_wrap)
+
+
+@pytest.mark.parametrize(("seed", "theme", "mode", "traps", "others"), BESIDE_OTHERS)
+def test_stories_beside_transactions_that_once_went_wrong(
+    seed: int, theme: str, mode: Mode, traps: tuple[str, ...], others: int
+) -> None:
+    play(seed, theme, mode, traps, LONG_STEPS, others=others)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

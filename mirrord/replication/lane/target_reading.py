@@ -172,18 +172,22 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
 
 
+def _is_noted_after_others(lane: Lane, answer: ScanAnswer) -> bool:
+    """Return whether the records that the broker remembers are deleted, and the resume position was noted after other
+    clients' records before the lane requested what the broker remembers."""
+    is_all_deleted = not answer.own and answer.start == lane.log.log_start
+    return is_all_deleted and lane.mode == "at-least-once" and next_by_entry(lane) > lane.resume_position.ordinal
+
+
 def _from_below(lane: Lane, answer: ScanAnswer, log: Log) -> Reading:
     """Return the result of a scan that began below the resume position. The ledger shows which ordinal the log should
     have first."""
-    own, is_lost, known = answer.own, has_lost_records(lane), lane.resume_position.ordinal
+    own, is_lost = answer.own, has_lost_records(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         first, is_lost = target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), True
         own, log = target_scan.from_ordinal(lane, own, log, first)
         found = target_scan.walk(lane, own, first, log)
-    elif (
-        not own and lane.mode == "at-least-once" and answer.start == lane.log.log_start and next_by_entry(lane) > known
-    ):
-        # The position was noted after other clients' records, before the lane requested what the broker remembers.
+    elif _is_noted_after_others(lane, answer):
         first = next_by_entry(lane)
         found = target_scan.all_deleted(lane, first, answer)
     elif not own:

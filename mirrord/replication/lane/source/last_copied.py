@@ -245,34 +245,17 @@ def first_lost(lane: Lane, start: int, end: int) -> int:
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records.
+    """Return the source offset at which a source log diverges from the copied records. Omitted records count as well.
 
     `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
     epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
-    not contain them.
+    not contain them. All epochs in the ledger are considered: the lane may have loaded none of them.
     """
     record, start = lane.record, lane.seen.divergence(epoch, end)
-    if record is None or not (record.holes or record.left_out_epochs) or epoch < 0:
+    if record is None or epoch < 0:
         return start
-    if not record.holes:
-        return _before_later(record, start, (0, 0), epoch)
-    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    return _before_later(record, start, (first, lane.acked), epoch)
-
-
-def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records. Unlike `divergence`, consider
-    all epochs in the ledger."""
-    record, start = lane.record, divergence(lane, epoch, end)
-    if record is None or epoch < 0 or not record.source_runs:
-        return start
-    first = record.source_runs.at(0).ordinal
-    return _before_later(record, start, (first, lane.next_ordinal), epoch)
-
-
-def _before_later(record: LaneRecord, start: int, ordinals: Interval, epoch: int) -> int:
-    """Return the lowest source offset of the records of these ordinals that have a higher epoch than this one, or
-    `start` if it is lower. Omitted records count as well."""
+    runs = record.source_runs
+    ordinals = (runs.at(0).ordinal, lane.next_ordinal) if runs else (0, 0)
     copied = offsets_of_epochs(record, record.epochs, *ordinals)
     left_out = ((at, known) for at, _, known in record.left_out_epochs)
     return min([start, *(at for at, known in (*copied, *left_out) if known > epoch)])

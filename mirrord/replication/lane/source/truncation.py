@@ -38,7 +38,7 @@ OUT_OF_RANGE = 1
 def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     """Handle a fetch response that reports that the source log diverges from the batches that the lane has fetched."""
     log = chunk.diverging_epoch, chunk.diverging_end
-    start = last_copied.divergence_of_copied(lane, *log)
+    start = last_copied.divergence(lane, *log)
     if start >= lane.position:
         # The only records that are gone were fetched but not copied, so the position stays the same.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
@@ -46,7 +46,7 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         lane.history.source_confirmed = False
         return intake.want_more(lane)
     if lane.plan:
-        return _lose_promised(lane, last_copied.divergence(lane, *log), log)
+        return _lose_promised(lane, start, log)
     return _lose(lane, now, start, log, lane.position)
 
 
@@ -215,7 +215,7 @@ def _ask_later(lane: Lane, now: float) -> Effects:
 def _handle_loss(lane: Lane, now: float, answer: DivergenceAnswer, until: int) -> Effects | None:
     """If the answer shows that the source has lost copied records below the offset `until`, handle the loss. Otherwise,
     return None."""
-    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     return None if start >= until else _lose(lane, now, start, (answer.epoch, answer.end), until)
 
 
@@ -250,7 +250,7 @@ def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> 
     if answer.error not in {NONE, OUT_OF_RANGE}:
         return _ask_later(lane, now)
     known = last_copied.read_until(lane)
-    start = last_copied.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
+    start = last_copied.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
     is_whole = known is None or start >= known[0]
     if is_whole and history.short_end < 0:

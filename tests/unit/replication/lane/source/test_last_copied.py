@@ -97,12 +97,12 @@ def test_where_a_log_diverges_after_a_hole_whose_records_are_gone(offset: int, s
     play.begin("second")
     play.lane.next_ordinal = play.lane.acked = 6
     play.lane.position = 4
-    assert last_copied.divergence_of_copied(play.lane, 0, 9) == 4
+    assert last_copied.divergence(play.lane, 0, 9) == 4
     play.fold(SourceRun(LANE, 2, (Run(6, offset),), (Verdict(6, 6, "truncated"),), ((6, 0),)))
     play.begin("third")
     play.lane.next_ordinal = play.lane.acked = 8
     play.lane.position = offset + 2
-    assert last_copied.divergence_of_copied(play.lane, 0, 9) == start
+    assert last_copied.divergence(play.lane, 0, 9) == start
 
 
 def replaced() -> Play:
@@ -243,4 +243,4 @@ def test_records_before_the_first_copied_one_may_have_its_epoch(verdicts: tuple[
     play.lane.next_ordinal = play.lane.acked = play.lane.resume_ordinal = 3
     play.lane.position = 9
     source_epochs.recall(play.lane)
-    assert last_copied.divergence_of_copied(play.lane, 0, 11) == start
+    assert last_copied.divergence(play.lane, 0, 11) == start

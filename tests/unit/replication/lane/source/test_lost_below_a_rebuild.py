@@ -59,3 +59,22 @@ def test_if_nothing_else_was_copied_a_fetch_shows_what_the_source_has_lost_since
     assert isinstance(fact, SourceRun)
     assert (fact.runs, fact.verdicts) == ((Run(14, 21),), (Verdict(21, 22, "truncated"),))
     assert one(effects, FetchFrom).position == 21
+
+
+def test_all_copied_records_of_later_epochs_are_lost() -> None:
+    """LOSS. The next leader has a different history: records of epoch 0 up to offset 7. Offsets 4 to 9 were copied in
+    epoch 1. The epochs of the records that follow are not known, and the lane went back to offset 8 only."""
+    play = opened(
+        SourceRun(LANE, 1, (Run(0, 0), Run(14, 11), Run(15, 13), Run(16, 22)), (), ((0, 0), (4, 1), (10, -1))),
+        TargetRun(LANE, 1, 0, 0, 1),
+        HoleFound(LANE, 1, 10, 13, 14, 14),
+        MapRebuilt(LANE, 1, 10, 13, 16),
+    )
+    retake(play, 14, 14, 11)
+    asked = one(play.ask_target(14, last=13), AskDivergence)
+    assert (asked.position, asked.epoch) == (10, 1)
+    effects = play.tell(DivergenceAnswer(asked.question, 0, 0, 8))
+    (fact,) = one(effects, Append).facts
+    assert isinstance(fact, SourceRun)
+    assert fact.runs == (Run(14, 4),)
+    assert [(each.start, each.reason) for each in fact.verdicts] == [(4, "truncated")]
