@@ -90,22 +90,29 @@ def a_comparison_is_repeated_up_to_its_former_end(patch: pytest.MonkeyPatch) -> 
     patch.setattr(reassigned_ordinals, "compare_again", compare_again)
 
 
-RULES: tuple[tuple[str, SwitchOff, str] | tuple[str, SwitchOff, str, str], ...] = (
-    ("the source is not asked about records that it has replaced", no_record_was_replaced, "source truncated twice"),
-    ("batches of reassigned ordinals are compared", no_ordinal_was_reassigned, "unclean, beside others"),
+RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
+    (
+        "the source is not asked about records that it has replaced",
+        no_record_was_replaced,
+        "source truncated twice",
+        "",
+    ),
+    ("batches of reassigned ordinals are compared", no_ordinal_was_reassigned, "unclean, beside others", ""),
     ("batches of another log are compared", no_log_comes_back, "unclean, old records", "refused_batches_come_back"),
     (
         "a lost record has a place of its own",
         all_records_of_a_run_have_its_place,
         "compacted copy, unclean, beside others",
+        "",
     ),
-    ("the source is asked about refused records", a_refused_record_is_not_asked_about, "refused and parked"),
+    ("the source is asked about refused records", a_refused_record_is_not_asked_about, "refused and parked", ""),
     (
         "an epoch may begin before the first copied record",
         an_epoch_begins_with_the_first_copied_record,
         "source truncated",
+        "",
     ),
-    ("all batches of a log that came back are compared", the_batch_before_a_position_stands_for_all, "unclean"),
-    ("batches that a rebuild has not read are compared", a_rebuild_has_read_every_log, "unclean"),
-    ("a comparison is repeated up to the new end", a_comparison_is_repeated_up_to_its_former_end, "unclean"),
+    ("all batches of a log that came back are compared", the_batch_before_a_position_stands_for_all, "unclean", ""),
+    ("batches that a rebuild has not read are compared", a_rebuild_has_read_every_log, "unclean", ""),
+    ("a comparison is repeated up to the new end", a_comparison_is_repeated_up_to_its_former_end, "unclean", ""),
 )

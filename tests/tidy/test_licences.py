@@ -21,7 +21,7 @@ ALLOWED = re.compile(
 def licences(name: str) -> set[str]:
     """The licences that a package states: as an expression, or as text, or as classifiers."""
     found = metadata.metadata(name)
-    text = str(found["License-Expression"] or found["License"] or "")  # None if there is no such field
+    text = next((found[field] for field in ("License-Expression", "License") if field in found), "")
     if text and "\n" not in text:
         return set(re.split(r" (?:AND|OR) ", text))
     classifiers = [each.split(" :: ")[-1] for each in found.get_all("Classifier", []) if each.startswith("License")]
