@@ -1,0 +1,80 @@
+"""An operator seeks ahead, and the source then loses the skipped records and has others at their offsets."""
+
+import pytest
+
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.seeks import LaneSought
+from tests.sim import truth
+from tests.sim.host import LANE, Host, Shape
+from tests.sim.traps.driving import copy_all, save_position
+from tests.sim.traps.moments import kill
+from tests.sim.world import World
+
+SHAPE = Shape(truncation=True, seeks=True)
+WRITTEN, SKIPPED_UNTIL = 10, 20
+
+
+def _sought(seed: int) -> tuple[World, Host]:
+    """Source offsets 0 to 9 are copied. Offsets 10 to 19, in batches of two, are skipped, and nothing follows yet."""
+    world = World(seed, SHAPE)
+    for _ in range(5):
+        world.source.append(2, world.record_ms())
+    host = world.start_host(former_dead=False)
+    assert copy_all(world) is host
+    while world.target.replicate():
+        pass
+    save_position(host)
+    kill(host)
+    for _ in range(5):
+        world.source.append(2, world.record_ms())
+    order = LaneSought(LANE, WRITTEN, SKIPPED_UNTIL, 0, Origin("ada@host", "broken", 0))
+    world.write((order,), world.truth.lease_epoch)
+    host = world.start_host(former_dead=True)
+    assert copy_all(world) is host
+    assert host.lane.position == SKIPPED_UNTIL
+    return world, host
+
+
+def _missing(world: World) -> list[int]:
+    """Source offsets of the records that the target lacks."""
+    leader = world.target.brokers[world.target.leader]
+    there = {number for stored in leader.history for number in stored.numbers}
+    return [world.source.offset_of[number] for number in world.source.wanted() if number not in there]
+
+
+@pytest.mark.xfail(strict=True, reason="an open case of docs/explanation/gaps.md")
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("lost", [1, 3, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_records_that_replaced_skipped_ones_are_copied(seed: int, lost: int, dies: bool) -> None:
+    """LOSS. The lane asked the source only about the last copied record, which the source still had."""
+    world, host = _sought(seed)
+    source = world.source
+    if dies:
+        kill(host)
+    source.truncate(lost)
+    begin = source.end
+    while source.end <= SKIPPED_UNTIL + 3:
+        source.append(2, world.record_ms())
+    if dies:
+        world.start_host(former_dead=True)
+    assert copy_all(world)
+    truth.check(world, final=True)
+    assert _missing(world) == list(range(WRITTEN, begin))
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_skipped_records_stay_skipped_after_an_election(seed: int, dies: bool) -> None:
+    """The source has lost nothing. A leader has followed that has all records."""
+    world, host = _sought(seed)
+    if dies:
+        kill(host)
+    world.source.elect()
+    for _ in range(3):
+        world.source.append(2, world.record_ms())
+    if dies:
+        world.start_host(former_dead=True)
+    assert copy_all(world)
+    truth.check(world, final=True)
+    assert _missing(world) == list(range(WRITTEN, SKIPPED_UNTIL))
