@@ -14,10 +14,10 @@ from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.kafka.client.log_offsets import offsets_at
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.cluster_access import ClusterAccess

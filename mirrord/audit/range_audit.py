@@ -16,9 +16,9 @@ from mirrord.audit.rules.results import Compared, RangeResult, Seen, Surrounding
 from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone
 from mirrord.kafka.client.committed_batches import unaborted_batches
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
-from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.record_digest import digest
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicPartition
 from mirrord.runtime.rate_limit import Pace

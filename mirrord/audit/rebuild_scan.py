@@ -29,10 +29,10 @@ from mirrord.audit.rules.rebuild_placement import (
 from mirrord.audit.rules.rebuild_record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
 from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
-from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import Interval, joined, ranges, uncovered, within

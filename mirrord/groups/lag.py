@@ -10,9 +10,9 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.kafka.client.range_reader import ReadFailed, Stretches
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.watched_topics import WatchedTopics
 from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import GroupStatus

@@ -22,7 +22,6 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import aborted_of
 from mirrord.kafka.client.reconnecting_link import ask
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
@@ -30,6 +29,7 @@ from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
 from mirrord.kafka.protocol.legacy_messages import group as old_messages
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
 from mirrord.replication.host.fetcher import SourceFetcher

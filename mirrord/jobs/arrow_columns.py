@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

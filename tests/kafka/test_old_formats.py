@@ -12,7 +12,7 @@ import pytest
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
-from mirrord.kafka.client.record_decoding import decode
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.lab.cluster import Cluster
 from mirrord.replication.host.batch_verification import BatchVerification
 from mirrord.replication.lane.signals import AskCheck

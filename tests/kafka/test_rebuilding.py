@@ -8,9 +8,9 @@ from confluent_kafka import Producer
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.record_batch import HEADER, patch
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Run
 from tests.fixtures.lab import LabPair

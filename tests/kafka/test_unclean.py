@@ -10,7 +10,7 @@ import pytest
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import LogDiverged, Stretches
-from mirrord.kafka.client.record_decoding import decode
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.server_properties import LabOptions
 from mirrord.ledger.errors import LedgerWentBack

@@ -15,8 +15,8 @@ from mirrord.audit.range_audit import AuditedLane, RangeReader
 from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Compared
-from mirrord.kafka.client import record_decoding
 from mirrord.kafka.client.bulk_log_reader import LogReader
+from mirrord.kafka.records import record_decoding
 from mirrord.model.names import TopicPartition
 from tests.fixtures.byte_log import ByteLog
 from tests.fixtures.copied_log import CopiedLog, damaged, is_ascending, own_rows

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
-from mirrord.kafka.client.record_decoding import decode
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.replication.host import batch_rebuild
 from mirrord.replication.lane.second_path import RebuildRequest
 from tests.sim import toy

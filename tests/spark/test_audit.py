@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from mirrord.cli.main import main
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, Header
+from mirrord.kafka.records.record_decoding import decode
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import PATIENT, SECONDS, Mirror, Written, copy_of, ids, mirror, send, write_batches

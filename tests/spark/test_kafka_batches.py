@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import SECONDS, Written, copy_of, ends, mirror, send, write, write_batches

@@ -83,7 +83,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     offset: int
     content: bytes
-    """A digest of key, value and headers, which `mirrord.kafka.client.record_digest` computes."""
+    """A digest of key, value and headers, which `mirrord.kafka.records.record_digest` computes."""
     time_ms: int
     key: bytes | None = None
     """A digest of the key alone; None if there is no key."""

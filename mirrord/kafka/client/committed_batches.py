@@ -12,8 +12,8 @@ from contextlib import aclosing
 from typing import Literal, Protocol, TypeVar
 
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
+from mirrord.kafka.records.record_decoding import decode
 
 _COMMIT = b"\0\1"
 """The type of a marker that commits a transaction (`org.apache.kafka.common.record.ControlRecordType`). In the key of a

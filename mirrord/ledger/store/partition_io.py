@@ -20,13 +20,13 @@ from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTy
 
 from mirrord.kafka.client.connection import Connection
 from mirrord.kafka.client.reconnecting_link import ask
-from mirrord.kafka.client.record_decoding import decode as decode_records
 from mirrord.kafka.protocol import fetch, produce, producer_ids
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, INIT_PRODUCER_ID, PRODUCE, PRODUCE_BY_TOPIC_ID
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
+from mirrord.kafka.records.record_decoding import decode as decode_records
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.topics import AskAgain, LedgerTopics, TopicLeader
 from mirrord.model.errors import EnvironmentFault, MirrordError

@@ -23,11 +23,11 @@ from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.kafka.client import internal_topics
 from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.kafka.client.credentials import client_options
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id

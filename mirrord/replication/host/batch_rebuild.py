@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mirrord.kafka.client.record_decoding import read
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, Header, HeaderTuple
+from mirrord.kafka.records.record_decoding import read
 from mirrord.model.intervals import ranges
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 

@@ -11,12 +11,12 @@ import msgspec
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
-from mirrord.kafka.client.record_decoding import decode
-from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
+from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import ranges
 from mirrord.replication.host.unwritten_records import unwritten

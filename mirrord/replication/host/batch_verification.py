@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
 from mirrord.replication.host.unwritten_records import unwritten

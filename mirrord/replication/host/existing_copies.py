@@ -21,10 +21,10 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import bounds, start_offset
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_decoding import decode
-from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
+from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.record_digest import digest
 from mirrord.model.names import LaneId
 from mirrord.replication.host.mm2_takeover import Sides
 from mirrord.replication.host.record_policies import RecordPolicies

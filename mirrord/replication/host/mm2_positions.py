@@ -22,7 +22,6 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadFailed, Stretches
 from mirrord.kafka.client.reconnecting_link import ask
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.topic_admin import Admin
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -30,6 +29,7 @@ from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.metadata import decode as decode_metadata
 from mirrord.kafka.protocol.metadata import encode as encode_metadata
 from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 

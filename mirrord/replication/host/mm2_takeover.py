@@ -8,10 +8,10 @@ from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
-from mirrord.kafka.client.record_decoding import decode
-from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import CopyInherited
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.replication.host.mm2_positions import (

@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable
 
 from mirrord.config.schema import FlowConfig
-from mirrord.kafka.client.record_decoding import read
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records.record_decoding import read
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault, PolicyUnusable
 from mirrord.replication.host.batch_rebuild import build, rebuild

@@ -11,11 +11,11 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.committed_batches import committed_batches
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, Header, HeaderTuple
 from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval

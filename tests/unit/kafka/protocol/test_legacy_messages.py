@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadFailed, _scan
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import Malformed
 from mirrord.kafka.protocol.fetch import FetchedPartition
 from mirrord.kafka.protocol.legacy_messages import GROUP_BYTES, NO_TIME, Group, group, is_old
 from mirrord.kafka.protocol.record_batch import HEADER, Header, intact
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run

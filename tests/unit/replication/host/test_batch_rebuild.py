@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 

@@ -10,8 +10,8 @@ from mirrord.config.flow_features import RecordsConfig
 from mirrord.config.loader import load_text
 from mirrord.config.schema import FlowConfig
 from mirrord.config.writer import conf_toml
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.errors import ConfigError
 from mirrord.replication.host.record_policies import RecordPolicies

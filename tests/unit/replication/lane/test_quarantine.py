@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from mirrord.config.schema import OnReject
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER, Header
+from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import LaneHalted, LaneResumed
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped

@@ -11,12 +11,12 @@ import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mirrord.kafka.client import bounded_decompression
-from mirrord.kafka.client.bounded_decompression import GZIP, LZ4, SNAPPY, ZSTD, TooLarge, decompress
-from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER_LENGTH
+from mirrord.kafka.records import bounded_decompression
+from mirrord.kafka.records.bounded_decompression import GZIP, LZ4, SNAPPY, ZSTD, TooLarge, decompress
+from mirrord.kafka.records.record_decoding import decode
 
 ENCODERS = {GZIP: gzip_encode, SNAPPY: snappy_encode, LZ4: lz4_encode, ZSTD: zstd_encode}
 MIB = 1 << 20
@@ -116,8 +116,8 @@ def test_a_bomb_does_not_fill_the_memory() -> None:
     """One gibibyte of zeros in a process that may use 700 MiB."""
     program = """
 import resource, sys
-from tests.unit.kafka.client.test_bounded_decompression import bomb, decode
-from mirrord.kafka.client.bounded_decompression import TooLarge
+from tests.unit.kafka.records.test_bounded_decompression import bomb, decode
+from mirrord.kafka.records.bounded_decompression import TooLarge
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -18,7 +18,6 @@ from typing import Protocol, cast
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from mirrord.kafka.client.bounded_decompression import GZIP, LZ4, SNAPPY, TooLarge, decompress
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.legacy_messages import OldMessage, inside, is_old, parse
@@ -31,6 +30,7 @@ from mirrord.kafka.protocol.record_batch import (
     Header,
     HeaderTuple,
 )
+from mirrord.kafka.records.bounded_decompression import GZIP, LZ4, SNAPPY, TooLarge, decompress
 
 _MAGIC = 2
 _OLD_CODECS = frozenset({GZIP, SNAPPY, LZ4})
