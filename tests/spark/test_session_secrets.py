@@ -7,6 +7,7 @@ from pathlib import Path
 
 PROGRAM = """
 import json, sys
+from contextlib import suppress
 import psutil
 from mirrord.config.jobs import spark_settings
 from mirrord.jobs.session import open_session
@@ -14,8 +15,11 @@ from mirrord.jobs.session import open_session
 settings = {"spark.master": "local[1]", "spark.hadoop.fs.s3a.secret.key": {"secret": f"file:{sys.argv[1]}"}}
 with open_session("secrets", spark_settings(settings)) as session:
     context = session.sparkContext
-    arguments = [each.cmdline() for each in psutil.Process().children(recursive=True)]
-    environments = [each.environ() for each in psutil.Process().children(recursive=True)]
+    arguments, environments = [], []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            arguments.append(each.cmdline())
+            environments.append(each.environ())
     hadoop = context._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
     sums = context.parallelize(range(10), 2).map(lambda number: number + 1).sum()
     master, own = context.master, context.getConf().get("spark.authenticate")
