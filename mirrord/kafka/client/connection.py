@@ -235,7 +235,7 @@ def check_scram(message: bytes) -> None:
     """Check a message of a broker in a SCRAM exchange (RFC 5802 §5.1). Raises SaslAuthenticationFailed if the broker
     refuses the user, or asks for too few or too many iterations.
 
-    With few iterations, whoever poses as the broker could guess the password from the proof that the client sends.
+    With few iterations, a server that poses as the broker could guess the password from the proof of the client.
     Kafka's own client accepts no fewer (ScramMechanism.minIterations). With many iterations, computing the proof would
     occupy a thread for hours.
     """

@@ -53,3 +53,26 @@ def test_lines_of_a_key_are_secrets_but_not_its_frame() -> None:
 def test_a_short_secret_masks_no_other_words() -> None:
     remember("abc")
     assert mask("abcdef") == "abcdef"
+
+
+@pytest.mark.parametrize("order", [("secret-one", "secret-one-two"), ("secret-one-two", "secret-one")])
+def test_a_secret_that_begins_with_another_one_is_masked_completely(order: tuple[str, str]) -> None:
+    for secret in order:
+        remember(secret)
+    assert mask("secret-one-two, secret-one") == "***, ***"
+
+
+def test_certificates_are_no_secrets() -> None:
+    certificate = "-----BEGIN CERTIFICATE-----\nMIIBIjANBgkqhkiG9w0B\n-----END CERTIFICATE-----\n"
+    remember(certificate * 1_000)
+    assert known_secrets._known == {}  # pyright: ignore[reportPrivateUsage]
+    remember(f"{certificate}-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----\n")
+    assert mask("MIIBIjANBgkqhkiG9w0B MIIEvQIBADANBg") == "MIIBIjANBgkqhkiG9w0B ***"
+
+
+def test_the_number_of_known_secrets_is_limited() -> None:
+    for number in range(2 * known_secrets.MOST_FORMS):
+        remember("password")  # it is read again for each connection
+        remember(f"token-{number:06}")
+    assert len(known_secrets._known) == known_secrets.MOST_FORMS  # pyright: ignore[reportPrivateUsage]
+    assert mask(f"password token-{2 * known_secrets.MOST_FORMS - 1:06}") == "*** ***"
