@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from mirrord.cli.arguments import VerbParser, Verbs
+from mirrord.cli.printing import print_remarks
 from mirrord.config.fault_text import closest_name
-from mirrord.ledger.facts.base import printable
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.known_secrets import mask
 from mirrord.model.version import version
@@ -112,8 +112,7 @@ def _verb(name: str) -> VerbModule:
 
 def _fail(message: str, code: int) -> int:
     # Names from a ledger or from a broker may contain control characters, which could change what the terminal shows.
-    shown = "\n".join(printable(line, len(line)) for line in message.split("\n"))
-    print(f"mirrord: {shown}", file=sys.stderr)
+    print_remarks([message])
     return code
 
 

@@ -9,14 +9,15 @@ from mirrord.ledger.facts.base import printable
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines to stdout, with `?` in place of control characters, which could change what a terminal shows."""
     for line in lines:
-        print(_clean(line), flush=True)
+        print(clean(line), flush=True)
 
 
 def print_remarks(lines: Iterable[str]) -> None:
     """Print lines to stderr, as messages of mirrord, with `?` in place of control characters."""
     for line in lines:
-        print(f"mirrord: {_clean(line)}", file=sys.stderr)
+        print(f"mirrord: {clean(line)}", file=sys.stderr)
 
 
-def _clean(line: str) -> str:
+def clean(line: str) -> str:
+    """Return a line, or several, with `?` in place of control characters."""
     return "\n".join(printable(each, len(each)) for each in line.split("\n"))

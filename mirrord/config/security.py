@@ -46,8 +46,8 @@ class Secret(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of_table(found: object) -> "Secret | None":
-        """Return the reference in a table of the form `{ secret = "env:NAME" }`, which is allowed instead of a string in a
-        table of settings. Return None for any other value.
+        """Return the reference in a table of the form `{ secret = "env:NAME" }`, which is allowed instead of a string
+        in a table of settings. Return None for any other value.
 
         Raises ValueError if the table has this form, but contains no reference.
         """

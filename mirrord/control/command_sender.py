@@ -71,7 +71,7 @@ class CommandSender:
             raise NoAnswer(f"{http!r} is not the address of a daemon")
         is_tls = http.startswith("https:")
         if not is_tls and config.tls.is_used and not is_own_machine(self._address.host):
-            # A client that can write to the ledger could otherwise make commands believe the answers of a daemon of theirs.
+            # A client that can write to the ledger could otherwise make commands believe the answers of its own server.
             raise NoAnswer(f"{http} has no TLS, although [http.tls] is set in the configuration")
         # A certificate is checked even if the ledger names the address: a forged address has none.
         self._tls = client_context(config.tls) if is_tls else None

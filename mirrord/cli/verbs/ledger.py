@@ -11,10 +11,10 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.fact_lines import describe
+from mirrord.cli.printing import clean
 from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
-from mirrord.ledger.facts.base import printable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.standing_orders import moment
 from mirrord.ledger.store.history import LedgerReading, ReadEntry
@@ -136,13 +136,12 @@ class _Printer:
             return msgspec.json.encode(document).decode()
         remark = "  (did not take effect)" if bound is False else ""
         when = f"{moment(entry.at_ms)}  {entry.lease_epoch:>3}"
-        what = describe(fact, self._name)
-        return f"{read.offset:>8}  {when}  {kind:<16}  {printable(what, len(what))}{remark}"
+        return f"{read.offset:>8}  {when}  {kind:<16}  {clean(describe(fact, self._name))}{remark}"
 
     def _corrupt(self, offset: int, error: LedgerCorrupt) -> str:
         if self._as_json:
             return msgspec.json.encode({"flow": self._flow, "offset": offset, "error": str(error)}).decode()
-        return f"{offset:>8}  {printable(str(error), len(str(error)))}"
+        return f"{offset:>8}  {clean(str(error))}"
 
     def _name(self, lane: LaneId) -> str:
         known = self._reading.state.lanes.get(lane)
