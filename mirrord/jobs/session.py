@@ -31,10 +31,12 @@ _CLOSED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.authenticate": "true",
 }
 """Settings of a session that runs on this machine. With them, the session accepts no connections from other
-machines, and none from processes of this machine that do not know the secret that Spark generates."""
+machines."""
+_AUTHENTICATED = {"spark.authenticate": "true"}
+"""Settings of a session that runs in one Java process. It accepts no connections from processes that do not know the
+secret that Spark generates. For `local-cluster`, Spark generates none (org.apache.spark.SecurityManager)."""
 _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"}
 """Settings that keep Spark's log messages off the terminal, whether or not the session starts."""
 
@@ -90,7 +92,9 @@ def merged_settings(settings: SparkSettings, *, is_submitted: bool) -> SparkSett
     if is_submitted:
         return dict(settings)
     master = str(settings.get("spark.master", LOCAL))
-    return _QUIET | (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
+    closed = _CLOSED if master.startswith("local") else {}
+    authenticated = _AUTHENTICATED if master == "local" or master.startswith("local[") else {}
+    return _QUIET | closed | authenticated | {"spark.master": master} | dict(settings)
 
 
 def _start_java(name: str, merged: SparkSettings, whole: Mapping[str, str]) -> None:

@@ -20,6 +20,15 @@ def test_another_master_decides_by_itself() -> None:
     assert "spark.driver.host" not in made
 
 
+def test_only_a_session_in_one_process_authenticates_by_itself() -> None:
+    found = {
+        master: "spark.authenticate" in merged_settings({"spark.master": master}, is_submitted=False)
+        for master in ("local", "local[2]", "local[*]", "local-cluster[1,1,512]", "spark://host:7077", "yarn")
+    }
+    assert [master for master, own in found.items() if own] == ["local", "local[2]", "local[*]"]
+    assert "spark.authenticate" in merged_settings({}, is_submitted=False)
+
+
 def test_options_of_spark_submit_stay() -> None:
     assert merged_settings({}, is_submitted=True) == {}
     assert merged_settings({"spark.task.cpus": "2"}, is_submitted=True) == {"spark.task.cpus": "2"}
