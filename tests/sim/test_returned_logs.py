@@ -8,6 +8,7 @@ from tests.sim import truth
 from tests.sim.host import Host, Shape
 from tests.sim.themes import OLD_MS
 from tests.sim.traps.driving import drive, on_the_way, save_position
+from tests.sim.traps.elections import other_log
 from tests.sim.traps.moments import kill
 from tests.sim.world import World
 
@@ -18,12 +19,7 @@ def swap(world: World, host: Host, *, dies: bool) -> Host:
     """The leader goes down, and the other replica leads with its own log, in an unclean election. Return the host,
     or the next one if it dies as well."""
     target = world.target
-    former = target.brokers[target.leader]
-    target.brokers[1 - target.leader].leads = False
-    target.elect()
-    former.watermark = None
-    target.in_sync = False
-    target.advance()
+    other_log(world)
     target.forget(target.leader, world.wall_ms)
     if not dies:
         return host
