@@ -1,6 +1,7 @@
 """Implements `mirrord.supervision.fleet.engine.Engine` on Ray: replicators and group followers run as Ray actors."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -24,13 +25,11 @@ from actors.handles import (
 )
 from actors.nodes import Nodes
 from actors.replicator import ReplicatorActor
+from actors.start_timeout import StartTimeout
 from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
-START_S = 30.0
-"""Timeout, in seconds, for starting an actor. The actor's process usually starts within a second or two, but this may
-take much longer on a busy machine."""
 WATCH_PAUSE_S = 0.2
 
 Calls = TypeVar("Calls", bound=ActorCalls)
@@ -50,6 +49,7 @@ class RayEngine:
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._nodes = Nodes()
+        self._start_timeout = StartTimeout()
 
     @property
     def cores(self) -> int:
@@ -124,15 +124,19 @@ class RayEngine:
         actor = await create(made, made_by, name, *arguments, node=node)
         ended = asyncio.Event()
         calls = calls_of(name, actor, ended, self._orders)
+        timeout_s, began = self._start_timeout.seconds, time.monotonic()
         try:
-            await call(actor.open.remote(), START_S)
+            await call(actor.open.remote(), timeout_s)
         except ReplicatorDead as fault:
             raise EnvironmentFault(f"{name} ended while it started: {fault}") from fault
         except BaseException as fault:
             await kill(actor)
+            if isinstance(fault, ReplicatorUnsure) and isinstance(fault.__cause__, TimeoutError):
+                self._start_timeout.expired(timeout_s)
             if isinstance(fault, ReplicatorUnsure):
                 raise EnvironmentFault(f"{name} does not start: {fault}") from fault
             raise
+        self._start_timeout.finished(time.monotonic() - began)
         self._keep_watch(calls, actor, ended, on_death)
         return calls
 

@@ -19,6 +19,8 @@ pytest_plugins = ["tests.fixtures.lab"]
 SEED = "MIRRORD_SEED"
 TALLY = "MIRRORD_TALLY"
 SLOWEST = 10
+MOST_REASON = 200
+"""Characters."""
 
 # No deadline: the speed of a machine says nothing about whether the code is correct.
 settings.register_profile("mirrord", deadline=None)
@@ -77,11 +79,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         stats = terminalreporter.stats
         counts = {outcome: len(reports) for outcome, reports in stats.items()}
         failed = [
-            f"{word} {report.nodeid}"
+            f"{word} {report.nodeid}{_reason(report)}"
             for word, outcome in (("FAILED", "failed"), ("ERROR", "error"))
             for report in stats.get(outcome, ())
         ]
         Path(tally).write_text(json.dumps({"counts": counts, "failed": failed, "slowest": _slowest(stats)}))
+
+
+def _reason(report: object) -> str:
+    """Return the first line of why a test failed, or nothing if the report has no such line."""
+    message = getattr(getattr(getattr(report, "longrepr", None), "reprcrash", None), "message", "")
+    return f": {message.splitlines()[0][:MOST_REASON]}" if message else ""
 
 
 def _slowest(stats: Mapping[str, Sequence[object]]) -> list[tuple[float, str]]:

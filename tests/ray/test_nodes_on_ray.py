@@ -48,7 +48,7 @@ def spread(daemon: Daemon, nodes_wanted: int) -> FlowStatus:
         even = flow.totals.lanes == {"copying": PARTITIONS} and sum(at_work.values()) == 2
         return even and len(at_work) == nodes_wanted
 
-    daemon.until(is_spread)
+    daemon.until(is_spread, START_S)
     return seen[0]
 
 

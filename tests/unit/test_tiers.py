@@ -148,4 +148,4 @@ def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) ->
         time.sleep(0.05)
     tiers.stop(process)
     failed = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
-    assert failed == ["test_bad", "test_broken"]
+    assert failed == ["test_bad: assert False", "test_broken: AssertionError: no"]
