@@ -169,6 +169,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
     ordinal = ordinal_of(record, record.holes[0].first, lane.next_ordinal, offset - 1)
     epoch = UNKNOWN if ordinal is None else epoch_at(known_epochs(lane, ordinal), ordinal)
     if epoch >= 0:
+        lane.seen.note(lane.position, UNKNOWN)  # the records in between may have other epochs
         lane.seen.note(offset - 1, epoch)
         lane.seen.reach(offset)
 
@@ -419,6 +420,7 @@ def go_back(lane: Lane, to: int) -> None:
     lane.position = to
     if record is not None and lane.seen.before(to) < 0:
         _seed(lane, record.epochs, lane.next_ordinal)
+        lane.seen.truncate(to)  # the ledger does not say yet that the source has lost the record at this offset
     lane.epoch = lane.history.recorded_epoch = lane.seen.before(to)  # negative if it is not known
     lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
 
