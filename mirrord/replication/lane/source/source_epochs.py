@@ -316,10 +316,9 @@ def begin_run(lane: Lane) -> None:
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
     """Return whether the lane has appended a `truncated` verdict that has not taken effect yet. A progress record that
-    was saved at this point would hide the fact that the source has lost copied records."""
-    ordinal, verdicts = lane.unbound
-    waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
-    return waits and any(verdict.reason == "truncated" for verdict in verdicts)
+    was saved at this point would hide the fact that the source has lost copied records: it would contain the epoch of
+    the records that the lane has read at their offsets since."""
+    return any(tag <= lane.history.loss_tag for tag, _ in lane.intents)
 
 
 def unrecorded(lane: Lane) -> Epochs:
