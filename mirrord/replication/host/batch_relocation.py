@@ -23,11 +23,13 @@ from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
+    LedgerAnswers,
     Range,
     SourceBatch,
     TargetBatch,
     Unplaced,
     covered_below,
+    explained_until,
     last_below,
     locate,
     open_ordinals,
@@ -102,7 +104,9 @@ class BatchRelocation:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, own, originals, high_watermark)
-            located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
+            explained = explained_until(record, wanted.first, standing)
+            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained)
+            located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)

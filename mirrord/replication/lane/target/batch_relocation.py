@@ -60,6 +60,20 @@ class SourceBatch(NamedTuple):
     """The leader epoch of the batch, or -1 if it has none."""
 
 
+class LedgerAnswers(NamedTuple):
+    """What `locate` needs to know from the ledger."""
+
+    opens: Callable[[int], bool] = lambda _: False
+    """Returns whether the record of an ordinal must be left unplaced if the source no longer has that record."""
+    named: Callable[[int], int | None] = lambda _: None
+    """Returns the source offset to which the ledger maps an ordinal."""
+    explained: int = 0
+    """The result of `explained_until`."""
+
+
+_NO_LEDGER = LedgerAnswers()
+
+
 class Unplaced(Exception):
     """Raised when there is no way, or more than one way, to assign source offsets to the target's records. The message
     says why."""
@@ -113,6 +127,20 @@ def last_below(record: LaneRecord, first: int) -> int:
     if known is None:
         return runs.at(0).offset - 1
     return min([known, *(start - 1 for ordinal, start in record.truncations if first <= ordinal)])
+
+
+def explained_until(record: LaneRecord, first: int, standing: Sequence[TargetBatch]) -> int:
+    """Return a source offset below which the ledger explains everything that the source no longer has, so the lane need
+    not read these offsets again to record a verdict. If it did, the verdict would replace those that the ledger has.
+
+    The offsets of lower ordinals whose records a rebuild could not determine (`HoleFound.is_open`) have the verdict
+    "unexplained". If the target has no record of the ordinal `first` or a higher one, all offsets below that of this
+    ordinal have a verdict or belong to lower ordinals.
+    """
+    runs = record.source_runs
+    unknown = [(hole.first, min(hole.last, first - 1)) for hole in record.holes if hole.is_open and hole.first < first]
+    ends = [offset + length for each in unknown for _, offset, length in runs.between(*each)]
+    return max([*ends, (runs.offset_of(first) or 0) if not standing else 0], default=0)
 
 
 def open_ordinals(record: LaneRecord, unread_from: int = -1) -> Callable[[int], bool]:
@@ -221,21 +249,18 @@ def locate(
     covered: Sequence[Range],
     before: int,
     searched: Range,
-    opens: Callable[[int], bool] = lambda _: False,
-    named: Callable[[int], int | None] = lambda _: None,
+    ledger: LedgerAnswers = _NO_LEDGER,
 ) -> Located:
     """Return the source offset of each ordinal. Also return the source offsets of records that are in the target twice,
     and of records that the target lacks.
 
     `standing` contains the lane's own batches in the order of the target log. `originals` contains all source batches
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
-    these ordinals. `opens` returns whether the record of an ordinal must be left unplaced if the source no longer has
-    that record. `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot
-    be determined.
+    these ordinals. Raises `Unplaced` if the offsets cannot be determined.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, opens)
+    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, ledger.opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -245,7 +270,8 @@ def locate(
     # An undetermined record may be any source record up to `furthest`. Source records up to that offset that were never
     # copied therefore count as missing. A run may also contain offsets that the source does not have yet. The records
     # at those offsets were never read.
-    furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
+    open_offsets = (ledger.named(ordinal) or 0 for start, end in left for ordinal in range(start, end))
+    furthest = min(max(ledger.explained - 1, max(open_offsets, default=-1)), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not _within(covered, offset))
