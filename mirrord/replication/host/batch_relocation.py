@@ -105,7 +105,7 @@ class BatchRelocation:
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
-            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained)
+            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained, wanted.confirmed)
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))

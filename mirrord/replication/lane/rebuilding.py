@@ -139,7 +139,7 @@ def map_recorded(lane: Lane) -> None:
     lane.takeover.opened_here = False
     lane.comparison.later_pending, lane.comparison.later_from = False, None
     lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
-    lane.comparison.due_at, lane.comparison.due_below = NEVER, 0
+    lane.comparison.due_at, lane.comparison.due_below, lane.comparison.equal = NEVER, 0, ()
     lane.log.unread_from = None
     # The lane may have to look up the last ordinals again (see `_displaced_after`), regardless of which batches were
     # refused before.
@@ -196,7 +196,10 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     unread = last_copied.unread_from(lane, found.last)
     where = (found.first, start, lane.log.end)
     earlier = tuple(intervals.joined(lane.log.earlier))
-    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier)]
+    holes = [(hole.first, hole.last + 1) for hole in record.holes]
+    equal = lane.comparison.confirmed(lane.log.end_epoch)
+    confirmed = tuple(part for each in equal for part in intervals.uncovered(each, holes))
+    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier, confirmed)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:

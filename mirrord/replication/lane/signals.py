@@ -465,6 +465,8 @@ class AskRebuild(msgspec.Struct, frozen=True):
     earlier: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) of batches that an election has brought back (see `evidence.note_earlier`). More than one
     record may have been sent under these ordinals."""
+    confirmed: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) of which a comparison in the same target log has confirmed that the offset map is right."""
 
 
 class AskOrigins(msgspec.Struct, frozen=True):

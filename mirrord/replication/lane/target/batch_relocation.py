@@ -69,6 +69,8 @@ class LedgerAnswers(NamedTuple):
     """Returns the source offset to which the ledger maps an ordinal."""
     explained: int = 0
     """The result of `explained_until`."""
+    confirmed: Sequence[Interval] = ()
+    """Ordinals [start, end) to which `named` is known to assign the right offsets."""
 
 
 _NO_LEDGER = LedgerAnswers()
@@ -206,6 +208,11 @@ class _Source:
         self.known = counts.keys()
         self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
 
+    def has(self, offset: int) -> bool:
+        """Return whether the source has a record at this offset."""
+        at = bisect_left(self.offsets, offset)
+        return at < len(self.offsets) and self.offsets[at] == offset
+
     def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `following`.
@@ -260,7 +267,8 @@ def locate(
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, ledger.opens)
+    anchored = [_confirmed(source, batch, _anchored(source, batch), ledger) for batch in standing]
+    offsets = _fill(source, standing, anchored, before, ledger.opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -324,6 +332,18 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
     if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
         raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found
+
+
+def _confirmed(
+    source: _Source, batch: TargetBatch, found: Sequence[int | None], ledger: LedgerAnswers
+) -> list[int | None]:
+    """Add the offsets of records that the source no longer has, if a comparison has confirmed them."""
+    offsets: list[int | None] = []
+    for ordinal, offset in enumerate(found, batch.first):
+        is_known = offset is None and _within(ledger.confirmed, ordinal) and not ledger.opens(ordinal)
+        named = ledger.named(ordinal) if is_known and batch.contents[ordinal - batch.first] is not None else None
+        offsets.append(offset if named is None or source.has(named) else named)
+    return offsets
 
 
 def _fill(

@@ -171,6 +171,22 @@ def test_records_that_the_source_does_not_have_yet_are_still_to_be_copied() -> N
     assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)
 
 
+def test_a_confirmed_record_keeps_its_offset() -> None:
+    """Offsets 1 and 3 were removed, and ordinal 1 is one of them."""
+    standing = [TargetBatch(0, "a"), TargetBatch(1, "x"), TargetBatch(2, "e")]
+    with pytest.raises(Unplaced):
+        locate(standing, source("a...e"), [], -1, Range(0, 5))
+    offsets, confirmed = (0, 3, 4), [(1, 2)]
+    ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed)
+    assert locate(standing, source("a...e"), [], -1, Range(0, 5), ledger).runs == (Run(0, 0), Run(1, 3))
+    # The source has lost this record, or has another one at its offset by now.
+    ledger = LedgerAnswers(lambda ordinal: ordinal == 1, offsets.__getitem__, 0, confirmed)
+    assert locate(standing, source("a...e"), [], -1, Range(0, 5), ledger).open == ((1, 2),)
+    ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed)
+    with pytest.raises(Unplaced):
+        locate(standing, source("a..ye"), [], -1, Range(0, 5), ledger)
+
+
 def test_the_furthest_of_open_ordinals_need_not_be_the_last_one() -> None:
     """LIE. Ordinals 1 and 2 were a hole that was mended, so they map to lower offsets than ordinal 0. The lane
     continued at offset 5, and recorded that offset 5 was deleted before it was copied."""
