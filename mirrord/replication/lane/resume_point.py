@@ -294,6 +294,7 @@ def copy(lane: Lane) -> Effects:
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
     lane.sent_below = max(lane.sent_below, ordinal)
+    lane.late_writes.sent_since = min(lane.late_writes.sent_since, lane.log.end_epoch)
     lane.trusted = min(lane.trusted, ordinal)  # a late batch may contain records that were acknowledged and then lost
     lane.expected = lane.log.end
     lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
