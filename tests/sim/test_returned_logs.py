@@ -123,3 +123,39 @@ def test_batches_that_were_never_acknowledged_come_back(seed: int, dies: bool, s
     host = swap(world, host, dies=dies)
     copy(world, host, 0)
     truth.check(world, final=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_batches_that_an_earlier_holder_sent_come_back(seed: int) -> None:
+    """LOSS. As above, but the holder that sent the batches saves its position in the new leader epoch, and ends before
+    it assigns their ordinals again. The next holder cannot know of these batches, so the ledger does not name them."""
+    world = World(seed, SHAPE)
+    source, target = world.source, world.target
+    host = world.start_host(former_dead=False)
+    copy(world, host, 5, follows=True)
+    while target.replicate():
+        pass
+    target.in_sync = False
+    save_position(host)
+    for _ in range(4):
+        source.append(1, world.record_ms())
+    requests = drive(world, host, lambda: on_the_way(world, host, 1), without=("arrive",))
+    assert requests
+    swap(world, host, dies=False)
+    for each in requests:
+        world.do(("arrive", each))
+    source.truncate(4)
+    world.do(("moved", host))
+
+    def has_resumed() -> bool:
+        return host.lane.phase is Phase.COPYING and host.lane.log.end_epoch == target.epoch
+
+    assert drive(world, host, has_resumed, without=("replicate", "fetch"))
+    save_position(host)
+    kill(host)
+    world.wire.clear()
+    host = world.start_host(former_dead=True)
+    copy(world, host, 6)
+    host = swap(world, host, dies=True)
+    copy(world, host, 0)
+    truth.check(world, final=True)
