@@ -43,7 +43,7 @@ from mirrord.replication.lane.target.relocation_result import Located
 Compacts = Callable[[], Awaitable[bool | None]]
 """A function that returns whether a topic is compacted, or None if mirrord has no permission to read the topic's
 configs."""
-POLICY = "its records go through a policy, so their content does not show where they come from"
+POLICY = "a policy changes its records, so their content does not show where they come from"
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -75,12 +75,19 @@ class BatchRelocation:
         """The contents of the records of aborted transactions that the search has read."""
 
     async def run(
-        self, record: LaneRecord, wanted: AskRebuild, source_compacts: Compacts, compacts: Compacts
+        self,
+        record: LaneRecord,
+        wanted: AskRebuild,
+        source_compacts: Compacts,
+        compacts: Compacts,
+        *,
+        is_filtered: bool = False,
     ) -> RebuildAnswer:
         """Return the source offsets of all records of the lane with the ordinal `wanted.first` or higher, or the reason
         why these offsets cannot be determined.
 
-        `source_compacts` and `compacts` return whether the source topic and the target topic are compacted. Raises
+        `source_compacts` and `compacts` return whether the source topic and the target topic are compacted.
+        `is_filtered` says whether the lane has a filter, which does not change the records that it keeps. Raises
         ReadFailed if the source log or the target log cannot be read at the moment, or if one of these two functions
         raises it.
         """
@@ -105,7 +112,7 @@ class BatchRelocation:
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
-            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained, wanted.confirmed)
+            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained, wanted.confirmed, is_filtered)
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -134,7 +141,7 @@ class BatchRelocation:
         return stable
 
     async def leave_open(self, record: LaneRecord, wanted: AskRebuild, compacts: Compacts) -> RebuildAnswer:
-        """Return a map without source offsets, because the records go through a policy. Their contents then do not show
+        """Return a map without source offsets, because a policy changes the records. Their contents then do not show
         where they come from.
 
         The target's records are those of former batches, and the source has deleted or lost their originals. This is

@@ -71,6 +71,8 @@ class LedgerAnswers(NamedTuple):
     """The result of `explained_until`."""
     confirmed: Sequence[Interval] = ()
     """Ordinals [start, end) to which `named` is known to assign the right offsets."""
+    is_filtered: bool = False
+    """Whether the lane has a filter. The records of a batch then need not be consecutive in the source."""
 
 
 _NO_LEDGER = LedgerAnswers()
@@ -267,8 +269,12 @@ def locate(
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    anchored = [_confirmed(source, batch, _anchored(source, batch), ledger) for batch in standing]
-    offsets = _fill(source, standing, anchored, before, ledger.opens)
+    search = _alone if ledger.is_filtered else _anchored
+    found = [_confirmed(source, batch, search(source, batch), ledger) for batch in standing]
+    if ledger.is_filtered:
+        offsets = _without_unknown(standing, found, ledger.opens)
+    else:
+        offsets = _fill(source, standing, found, before, ledger.opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -332,6 +338,33 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
     if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
         raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found
+
+
+def _alone(source: _Source, batch: TargetBatch) -> list[int | None]:
+    """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
+    two records of the batch, so each record is searched for on its own."""
+    found: list[int | None] = []
+    for ordinal, content in enumerate(batch.contents, batch.first):
+        if content is None:
+            raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
+        if content in source.known and content not in source.unique:
+            raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
+        found.append(source.offsets[source.unique[content]] if content in source.unique else None)
+    return found
+
+
+def _without_unknown(
+    standing: Sequence[TargetBatch], found: Sequence[Sequence[int | None]], opens: Callable[[int], bool]
+) -> list[int | None]:
+    """Return the same as `_fill` for a lane with a filter. Free offsets do not show where a record was, because the
+    records at these offsets may have been excluded."""
+    for batch, offsets in zip(standing, found, strict=True):
+        for ordinal, offset in enumerate(offsets, batch.first):
+            if offset is None and not opens(ordinal):
+                raise Unplaced(
+                    f"the source no longer holds the record of ordinal {ordinal}, and a filter excludes other records"
+                )
+    return [offset for batch in found for offset in batch]
 
 
 def _confirmed(
