@@ -448,6 +448,9 @@ class AskCheck(msgspec.Struct, frozen=True):
     """Pairs (ordinal, source epoch): the records from this ordinal onward were copied from batches of this epoch. If
     the record at a source offset now has a different epoch, the source has lost the copied record, and a difference
     between the two records does not count."""
+    reassigned: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) that were certainly assigned to other records after the batches in the target had been
+    appended (see `evidence.reassigned_since`)."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
