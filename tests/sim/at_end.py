@@ -155,6 +155,10 @@ def _may_halt(world: World, record: LaneState) -> bool:
     is_gone = bool(world.target.lost) or not world.target.cleaned.isdisjoint(world.source.expired)
     if reason == "unexplained" and differs and world.shape.cleans and world.source.expired and is_gone:
         return True
+    # An election has brought back batches whose ordinals belong to other records by now, and newer records follow them
+    # in the log. The other records may have to give way to newer ones of their keys, which a rebuild does not look up.
+    if reason == "unexplained" and differs and world.shape.cleans and world.known.is_behind_returned:
+        return True
     if reason == "unexplained" and differs and world.source.expired and are_apart(record):
         return True
     if reason == "unexplained" and (is_stuck(world) or (differs and were_deleted(world, record))):

@@ -112,10 +112,24 @@ def relocated(world: "World", host: "Host", question: AskRebuild) -> RebuildAnsw
     record, compacts = host.record(), _compacts(world)
     compact = _source_compacts(world), compacts
     answer = _answer(search.run(record, question, *compact, is_filtered=world.shape.policies), failed)
+    world.known.is_behind_returned |= _has_newer_than_returned(world, question)
     if not answer.error:
         is_unplaced = answer.located is None and not _holds_any(world, question)
         world.known.unplaced = question.first if is_unplaced else None
     return answer
+
+
+def _has_newer_than_returned(world: "World", question: AskRebuild) -> bool:
+    """Whether the target's log has other records after batches that an election has brought back, and whose ordinals
+    belong to other records by now."""
+    stand = world.target.read(question.start, question.end)
+    returned = [
+        stored.end
+        for stored in stand
+        if stored.producer == question.producer_id
+        if any(start < stored.ordinal + stored.count and stored.ordinal < end for start, end in question.earlier)
+    ]
+    return bool(returned) and question.end > max(returned)
 
 
 def _holds_any(world: "World", question: AskRebuild) -> bool:

@@ -70,6 +70,10 @@ class Presumed(NamedTuple):
 class Known:
     """Records by their numbers; foreign records are counted."""
 
+    is_behind_returned = False
+    """Whether the target's log had newer records after batches that an election had brought back, when the map was to
+    be rebuilt because of them."""
+
     def __init__(self) -> None:
         self.taken: dict[int, int] = {}
         """Number of an acknowledged record → number of other writers' records in the target at that time."""

@@ -57,6 +57,8 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import last_copied, recorded_epochs
 from mirrord.replication.lane.source.missing_from_target import (
+    ReturnedBatches,
+    are_in_another_log,
     may_be_cleaned,
     without_left_out,
     without_undecided,
@@ -226,7 +228,9 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     if answer.located is None or lane.record is None:
         return _stay(lane, answer.trouble)
     located = without_left_out(lane.record, answer.located)
-    if answer.compacts and (unclear := may_be_cleaned(lane.record, found.first, located)):
+    unclear = may_be_cleaned(lane.record, found.first, located) if answer.compacts else ()
+    returned = ReturnedBatches(intervals.joined(lane.log.reassigned), answer.own, lane.log.end)
+    if unclear and not are_in_another_log(lane.record, found.first, returned, located, unclear):
         start, end = unclear[0]
         return _stay(
             lane,

@@ -2,15 +2,18 @@
 produced, or neither is certain. If the target topic is compacted, its cleaner may then have removed them."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
+from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Verdict
-from mirrord.model.intervals import Interval, uncovered, within
+from mirrord.model.intervals import Interval, joined, uncovered, within
 from mirrord.replication.lane.lane_record import LaneRecord
 from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
 from mirrord.replication.lane.source.declared_runs import decided_below
 from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
@@ -22,7 +25,10 @@ from mirrord.replication.lane.target.relocation_result import Located
 def without_left_out(record: LaneRecord, located: Located) -> Located:
     """Return the result of a search without those missing records that the lane skips because of a decision in the
     ledger. The result contains them among the records that are not copied."""
-    decided = [*left_out(record, 0), *_filtered(record)]
+    return _without(located, [*left_out(record, 0), *_filtered(record)])
+
+
+def _without(located: Located, decided: Iterable[LeftOut]) -> Located:
     skipped: list[Verdict] = []
     gone: list[Interval] = []
     for each in decided:
@@ -73,14 +79,14 @@ def without_undecided(
     them are after that record, the lane would copy them a second time. In this case, return None. All ordinals below
     `until` were acknowledged, so the ledger explains all offsets between those of their records.
     """
-    excluded = [part for each in _between(record, first, until) for part in _spans_of(each, located)]
+    decided = _without(located, _between(record, first, until))
     kept = list(_kept(record, first, max(until, decided_below(record)), located))
-    missing = [part for whole in located.missing for part in uncovered(whole, excluded)]
+    missing = decided.missing
     begin = min((start for whole in missing for start, _ in uncovered(whole, kept)), default=located.next_offset)
     if any(end > begin for _, end in placed):
         return None
     left = tuple((start, min(end, begin)) for start, end in missing if start < begin)
-    return msgspec.structs.replace(located, missing=left, next_offset=begin)
+    return msgspec.structs.replace(decided, missing=left, next_offset=begin)
 
 
 def _between(record: LaneRecord, first: int, until: int) -> Iterator[LeftOut]:
@@ -122,6 +128,43 @@ def may_be_cleaned(record: LaneRecord, first: int, located: Located) -> Sequence
     """
     never = list(_of_later_epochs(record, first, located))
     return [part for whole in located.missing for part in uncovered(whole, never)]
+
+
+class ReturnedBatches(NamedTuple):
+    """Batches that an election has brought back. Their ordinals were assigned to other records later."""
+
+    reassigned: Sequence[Interval]
+    """These ordinals [start, end) (`TargetLog.reassigned`)."""
+    own: Sequence[OwnBatch]
+    """The lane's batches in the target log."""
+    log_end: int
+
+
+def are_in_another_log(
+    record: LaneRecord, first: int, returned: ReturnedBatches, located: Located, missing: Sequence[Interval]
+) -> bool:
+    """Return whether the missing records at these source offsets were certainly never appended to the present target
+    log, and this log has no newer records.
+
+    If their ordinals are those of batches that an election has brought back, the records could only follow these
+    batches. Suppose that the lane's own batches take all offsets from there to the end of the log. Then the log has
+    never had the records, and no other client has written anything since. The lane itself must not have copied later
+    source records.
+    """
+    reassigned, own, log_end = returned
+    ordinals: list[Interval] = []
+    for ordinal, offset, length in record.source_runs.between(first, sys.maxsize) if reassigned else ():
+        parts = within((offset, offset + length), missing)
+        ordinals += [(ordinal + start - offset, ordinal + end - offset) for start, end in parts]
+    known = sum(end - start for each in joined(ordinals) for start, end in within(each, reassigned))
+    if not reassigned or known < sum(end - start for start, end in missing):
+        return False
+    behind = [each for each in own if nearest(each.base_sequence, first) + each.count > reassigned[0][0]]
+    taken = joined((each.base_offset, each.base_offset + each.count) for each in behind)
+    highest = highest_copied(record, 0, first, NEVER)
+    lowest = missing[0][0]
+    is_last = (highest is None or highest[0] < lowest) and all(run.offset < lowest for run in located.runs)
+    return is_last and len(taken) == 1 and taken[0][1] == log_end
 
 
 def _of_later_epochs(record: LaneRecord, first: int, located: Located) -> Iterator[Interval]:

@@ -1,10 +1,17 @@
-"""Which of the records that the target lacks a filter excludes, according to the ledger."""
+"""Which of the records that the target lacks a filter excludes, according to the ledger, and which were never appended
+to the log of a compacted target."""
 
 import pytest
 
+from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run, Runs
-from mirrord.replication.lane.source.missing_from_target import without_undecided
+from mirrord.replication.lane.signals import OwnBatch
+from mirrord.replication.lane.source.missing_from_target import (
+    ReturnedBatches,
+    are_in_another_log,
+    without_undecided,
+)
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_answers import Record
 
@@ -30,6 +37,14 @@ def test_the_ledger_has_the_decision_on_records_before_acknowledged_ones() -> No
     assert decided((2, 6), (6, 8), until=5) == (((4, 6),), 10)
 
 
+def test_what_the_filter_has_excluded_is_recorded_as_such() -> None:
+    """LIE. An ordinal whose record is unknown belongs to an offset at which the source has another record by now. The
+    filter has excluded this one. It counted as a record that the source does not have."""
+    found = without_undecided(RECORD, 2, 4, (), Located((), (), ((2, 4),), 10, ((0, 1),)))
+    assert found is not None
+    assert found.left_out == (Verdict(2, 4, "filtered"),)
+
+
 def test_records_without_a_decision_are_read_again() -> None:
     """The last run also includes records that were never read, and those that the filter has excluded since."""
     assert decided((5, 6), (6, 10), until=4) == (((5, 6),), 6)
@@ -47,3 +62,38 @@ def test_a_decision_is_not_about_a_record_that_has_replaced_another_one() -> Non
 def test_nothing_is_read_again_that_the_target_has(placed: tuple[Interval, ...], *, is_known: bool) -> None:
     """DOUBLE. The lane would copy the records that the target has after the one without a decision a second time."""
     assert decided((8, 9), until=4, placed=placed) == (((), 8) if is_known else None)
+
+
+# Ordinals 3 to 5, which were assigned to offsets 3 to 5 after these batches had been appended at the offsets 7 to 9.
+CAME_BACK = (OwnBatch(7, 1, 3, 0, 1), OwnBatch(8, 2, 4, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("own", "log_end", "reassigned", "runs", "missing", "is_certain"),
+    [
+        (CAME_BACK, 10, ((3, 6),), (), ((3, 6),), True),
+        (CAME_BACK, 10, ((3, 6),), (), ((3, 4), (5, 6)), True),
+        # Another client has written since, or the cleaner has removed what was there.
+        (CAME_BACK, 11, ((3, 6),), (), ((3, 6),), False),
+        ((CAME_BACK[0], OwnBatch(9, 2, 4, 0, 1)), 11, ((3, 6),), (), ((3, 6),), False),
+        # The lane itself has copied a later record, or the records of other ordinals are missing as well.
+        ((*CAME_BACK, OwnBatch(10, 1, 9, 0, 3)), 11, ((3, 6),), (Run(9, 9),), ((3, 6),), False),
+        (CAME_BACK, 10, ((3, 5),), (), ((3, 6),), False),
+        (CAME_BACK, 10, ((3, 6),), (), ((2, 6),), False),
+        (CAME_BACK, 10, (), (), ((3, 6),), False),
+    ],
+)
+def test_records_whose_ordinals_older_batches_have_were_never_appended(
+    own: tuple[OwnBatch, ...],
+    log_end: int,
+    reassigned: tuple[Interval, ...],
+    runs: tuple[Run, ...],
+    missing: tuple[Interval, ...],
+    is_certain: bool,
+) -> None:
+    """NEEDLESS HALT. An election had brought back batches of other records, and the lane took it for possible that the
+    cleaner had removed the records to which their ordinals belong."""
+    record = Record(source_runs=Runs((Run(0, 0),)))
+    located = Located(runs, (), missing, 10)
+    returned = ReturnedBatches(reassigned, own, log_end)
+    assert are_in_another_log(record, 3, returned, located, missing) is is_certain
