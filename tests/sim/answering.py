@@ -55,7 +55,10 @@ def fetch(world: "World", host: "Host", effect: FetchFrom) -> tuple[str, Any]:
     if not error and parts < 0:
         data, aborted = world.source.fetch(effect.position, world.rng.randint(1, 4), host.lane.read_committed)
     stable = world.source.last_stable
-    chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
+    records = (data, 0, len(data), None)
+    chunk = Chunk(
+        effect.question, error, end, stable, start, aborted, *records, epoch, parts, world.source.leader_epoch
+    )
     return slow_brokers.fetched(world, chunk)
 
 

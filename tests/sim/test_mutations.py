@@ -112,6 +112,7 @@ ONLY_COUNTED = {
     "batches of reassigned ordinals are compared",
     "a lost record has a place of its own",
     "the source is asked about refused records",
+    "the source is asked about skipped records",
     "an epoch may begin before the first copied record",
     "a comparison is repeated up to the new end",
     "acknowledged records may be missing at the end",

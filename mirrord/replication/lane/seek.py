@@ -85,9 +85,11 @@ def carry_out(lane: Lane) -> Effects:
     end = order.end
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
-    done = SeekDone(lane.id, lane.grant, start, end)
+    done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch)
     line = f"source offsets [{start}, {end}) are skipped {describe_origin(order.origin)}"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
+    if lane.source_epoch >= 0:
+        lane.history.left_position = (end, lane.source_epoch)
     extended = [
         msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each
         for each in effects

@@ -260,6 +260,8 @@ class Chunk(msgspec.Struct, frozen=True):
     diverging_end: int = -1
     """The offset at which `diverging_epoch` ends in the source log, if the lane copied records beyond that offset
     (KIP-595); otherwise -1."""
+    leader_epoch: int = -1
+    """The leader epoch of the source broker, or -1 if it is not known."""
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):

@@ -288,7 +288,7 @@ def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
 def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
     lane.fetching = False
     if chunk.high_watermark >= 0:
-        lane.source_end = chunk.high_watermark
+        lane.source_end, lane.source_epoch = chunk.high_watermark, chunk.leader_epoch
     outcome = fetched(chunk.error)
     if outcome is Fetched.TAKE and chunk.diverging_end < 0:
         if lane.epoch < 0 and truncation.is_unconfirmed(lane, chunk):
