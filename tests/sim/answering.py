@@ -82,7 +82,9 @@ def answer(  # noqa: C901, PLR0911 -- one case per kind of question
             world.given.add(world.producer_ids)
             return ProducerIdAnswer(question.question, 0, world.producer_ids, 0)
         case AskDivergence():
-            return DivergenceAnswer(question.question, *world.source.parting(question.position, question.epoch))
+            error, diverging, end = world.source.parting(question.position, question.epoch)
+            leader_epoch = -1 if error else world.source.leader_epoch
+            return DivergenceAnswer(question.question, error, diverging, end, leader_epoch)
         case AskStart():
             return StartAnswer(question.question, 0, world.source.begin)
         case AskScan():

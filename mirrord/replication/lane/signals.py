@@ -151,6 +151,8 @@ class DivergenceAnswer(msgspec.Struct, frozen=True):
     error: int
     epoch: int = -1
     end: int = -1
+    leader_epoch: int = -1
+    """The leader epoch of the source broker that has answered."""
 
 
 class ProducerEntry(msgspec.Struct, frozen=True):

@@ -52,9 +52,9 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
 
 def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) -> Effects:
     """Handle the loss of the source offsets [start, until), which the lane has read. `log` is from the broker's answer:
-    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. If an
-    operator has accepted the loss with a command to seek ahead, the lane carries out this command once it has recorded
-    the loss."""
+    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. Once
+    the lane has recorded the loss, it carries out the commands to seek ahead that end below the lost records, and the
+    command with which an operator has accepted the loss."""
     gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
     if must_halt(lane, start):
         return _halt(lane, start, gone)
@@ -62,7 +62,7 @@ def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) 
         lane.go(Quiesce())
         return []
     effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, _passed_as(lane, gone))]
-    if accepts(lane, start):
+    if lane.seeks or accepts(lane, start):
         lane.go(Quiesce())
     return effects
 
@@ -363,9 +363,12 @@ def _lost(lane: Lane, gone: Verdict, what: str) -> Effects:
 
 
 def _passed_as(lane: Lane, gone: Verdict) -> str:
-    """Return what the lane has done with lost records: copied them, or skipped all of them on operator commands."""
+    """Return what the lane has done with lost records: copied them, skipped them on operator commands, or both."""
     ranges = passed_ranges(lane.record.seeks) if lane.record is not None else ()
-    return "skipped" if any(start <= gone.start and gone.end <= end for start, end in ranges) else "copied"
+    if any(start <= gone.start and gone.end <= end for start, end in ranges):
+        return "skipped"
+    is_part = any(start < gone.end and gone.start < end for start, end in ranges)
+    return "copied or skipped" if is_part else "copied"
 
 
 def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
