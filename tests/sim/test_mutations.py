@@ -107,7 +107,7 @@ ONLY_COUNTED = {
     "a lookup reads what was appended and removed",
     "unread ordinals hold other records",
     "the source is asked before a seek",
-    # Since the ledger has an epoch for skipped records, only a leap over expired records is without: `test_short_source`.
+    # Only a leap over expired records is without an epoch (`test_short_source`).
     "a lane goes back after a leap",
     # Pinned as stories, and tested in `test_last_copied`, `test_earlier_batches` and `test_newer_than_lost`.
     "the source is not asked about records that it has replaced",
