@@ -9,6 +9,15 @@ class LedgerCorrupt(EnvironmentFault):
     """Raised when bytes of the ledger topic or the state topic are malformed or missing."""
 
 
+class NotOurs(LedgerCorrupt):
+    """Raised when a record of the ledger topic or the state topic does not have the form that all records of mirrord
+    have. Another client wrote it, so readers skip it."""
+
+
+class TooNew(LedgerCorrupt):
+    """Raised when a newer version of mirrord wrote a record. This version must not go on without understanding it."""
+
+
 class LedgerWentBack(EnvironmentFault):
     """Raised when facts have been lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
     different topic."""

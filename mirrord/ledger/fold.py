@@ -37,7 +37,7 @@ from mirrord.ledger.decided_verdicts import (
 )
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
-from mirrord.ledger.facts.commands import CommandGiven
+from mirrord.ledger.facts.commands import CommandGiven, RecordSkipped
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -111,7 +111,7 @@ def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
         return (False,) * len(entry.facts)
     state.next_offset = offset + 1
     if entry.lease_epoch < state.lease_epoch or _is_repeated(state, entry):
-        return (False,) * len(entry.facts)
+        return tuple(isinstance(fact, RecordSkipped) for fact in entry.facts)
     bound: list[bool] = []
     for fact in entry.facts:
         bound.append(_apply(state, fact, entry.lease_epoch, offset))
@@ -140,8 +140,9 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
 def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bool:
     if isinstance(fact, FlowOpened):
         return _open_flow(state, fact)
-    if not state.flow:
-        return False
+    # `RecordSkipped` concerns the readers (`mirrord.ledger.store.entry_gate`), not the state.
+    if not state.flow or isinstance(fact, RecordSkipped):
+        return isinstance(fact, RecordSkipped)
     if isinstance(fact, LeaseTaken):
         return _take_lease(state, fact, lease_epoch)
     if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, _OF_ANYBODY)):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mirrord.kafka.protocol.crc32c import checksum
-from mirrord.ledger.codec import decode_state
-from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.codec import decode_state, foreign
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs
 from mirrord.ledger.state_topic_records import (
     PACKED,
     RUNS_KEY,
@@ -69,9 +69,16 @@ class StateTopicRows:
         self._memory = memory
         self._rows: dict[str, bytes] = {}
         self._pieces: dict[str, PackedPiece] = {}
+        self.foreign: dict[str, NotOurs] = {}
+        """Why records were skipped, by their keys. mirrord did not write them."""
 
     def take(self, key: str, value: bytes | None) -> None:
-        """Add the next record. A record without a value removes its key."""
+        """Add the next record. A record without a value removes its key. A record that mirrord did not write is
+        skipped, so that the previous record with this key stays in force until compaction removes it."""
+        if value is not None and (why := foreign(key, value)) is not None:
+            self.foreign[key] = why
+            return
+        self.foreign.pop(key, None)
         self._rows.pop(key, None)
         if value is None:
             self._pieces.pop(key, None)

@@ -421,6 +421,9 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of the flow. Only the daemon that runs the flow knows them."""
     ledger_end: int | None = None
     """The offset of the ledger topic up to which the reporting process has read the ledger."""
+    ledger_skipped: int | None = None
+    """Number of records in the ledger's topics that the daemon has skipped since it opened the ledger, because mirrord
+    did not write them or an operator ordered so."""
     groups: dict[str, int] | None = None
     """Number of positions of consumer groups in each state (`mirrord.model.group_status.GroupState`).
 

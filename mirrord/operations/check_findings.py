@@ -12,7 +12,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import FlowOpened
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.store import check_clusters
+from mirrord.ledger.store.cluster_ids import check_clusters
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias, probe_topic

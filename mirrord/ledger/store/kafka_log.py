@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.ledger.errors import LedgerCorrupt, LedgerWentBack, StateLost, went_back
+from mirrord.ledger.errors import LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.partition_io import DivergingEpoch, LogRecord, OutOfRange, PartitionReader, PartitionWriter
 from mirrord.ledger.store.store import DEADLINE_SECONDS
@@ -133,4 +133,5 @@ def _state_row(record: LogRecord) -> StateRow:
     with suppress(UnicodeDecodeError):
         if record.key is not None:
             return StateRow(record.key.decode(), record.value)
-    raise LedgerCorrupt(f"the state topic holds a record whose key is not text: {record.key!r}")
+    # No record of mirrord has such a key, or the kind of key that this text is, so the record will be skipped.
+    return StateRow(f"not text: {(record.key or b'')[:64]!r}", record.value)
