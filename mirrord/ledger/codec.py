@@ -15,7 +15,7 @@ import msgspec
 from mirrord.ledger.errors import LedgerCorrupt, NotOurs, TooNew
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact, RangeAudited
-from mirrord.ledger.facts.commands import CommandGiven, RecordSkipped
+from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
@@ -46,7 +46,7 @@ from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 
-VERSION = 11
+VERSION = 12
 """The newest layout version that can be read. An entry is written with the lowest version that it needs. The versions
 introduced the following:
 
@@ -64,10 +64,14 @@ introduced the following:
 - 10: `CommandGiven`. Only entries with this fact have this version. A daemon that replaces an older one can therefore
   wait with such entries until the older one no longer reads the ledger.
 - 11: `RecordSkipped`. As with 10, only entries with this fact have this version.
+- 12: `LedgerSigned`. As with 10, only entries with this fact have this version.
 """
+SIGNED = 64
+"""Takes the place of the version in a record with a signature (`mirrord.ledger.seal`). The record within the signature
+has its own version."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
-_NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11}
+_NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12}
 """The version of entries with these facts."""
 _LAST_VERSION = 127
 """The highest version byte that a record of mirrord will ever have."""
@@ -156,7 +160,7 @@ def _check_frame(data: bytes | None, what: str) -> bytes:
 
 def _is_sound(fact: AnyFact) -> bool:
     """Return whether the numbers in a fact are within the ranges that `fold` can store."""
-    if isinstance(fact, OrderFact | CommandGiven | RecordSkipped):
+    if isinstance(fact, OrderFact | CommandGiven | RecordSkipped | LedgerSigned):
         fits = not isinstance(fact, RecordSkipped) or 0 <= fact.offset < _INT64
         fits = fits and 0 <= fact.origin.at_ms <= LATEST_MS
         fits = fits and (not isinstance(fact, CommandGiven) or 0 <= fact.omitted < _INT64)

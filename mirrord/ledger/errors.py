@@ -14,6 +14,18 @@ class NotOurs(LedgerCorrupt):
     have. Another client wrote it, so readers skip it."""
 
 
+class NotSigned(NotOurs):
+    """Raised when a record has no signature although a key is configured. Readers skip it if the ledger is signed."""
+
+
+class UnknownKey(LedgerCorrupt):
+    """Raised when a record is signed with a key that is not configured. It may hold facts that matter."""
+
+
+class SignedLedger(LedgerCorrupt):
+    """Raised when the ledger is signed, but no key is configured for it."""
+
+
 class TooNew(LedgerCorrupt):
     """Raised when a newer version of mirrord wrote a record. This version must not go on without understanding it."""
 

@@ -37,7 +37,7 @@ from mirrord.ledger.decided_verdicts import (
 )
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
-from mirrord.ledger.facts.commands import CommandGiven, RecordSkipped
+from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -48,6 +48,7 @@ from mirrord.ledger.facts.core import (
     CopyInherited,
     CopyNamed,
     Entry,
+    FlowFact,
     FlowOpened,
     HoleFound,
     LaneFact,
@@ -160,10 +161,7 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
     return _apply_to_flow(state, fact)
 
 
-def _apply_to_flow(
-    state: FlowState,
-    fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | CommandGiven | AclsPlanned | AclsSynced,
-) -> bool:
+def _apply_to_flow(state: FlowState, fact: FlowFact) -> bool:
     match fact:
         case LeaseContinued():
             return _continue_lease(state, fact)
@@ -174,13 +172,13 @@ def _apply_to_flow(
             state.probed = fact
         case ConfigChanged():
             take_starts(state, fact)
-        case CommandGiven():
-            pass  # it is for information only
         case AclsPlanned():
             state.planned_acls = frozenset(fact.rules)
         case AclsSynced():
             state.acls = state.acls.union(fact.added).difference(fact.removed)
             state.planned_acls = frozenset()
+        case _:
+            pass  # `CommandGiven` and `LedgerSigned` are for information only
     return True
 
 

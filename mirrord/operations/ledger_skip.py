@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from mirrord.ledger.codec import decode_entry, encode_entry
-from mirrord.ledger.errors import LedgerCorrupt, NotOurs, TooNew
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import Entry
@@ -27,8 +27,8 @@ async def order_skip(log: LedgerLog, offset: int, origin: Origin) -> Outcome:
     await log.open(create=False)
     try:
         rows = await _read_from(log, offset)
-        _check(log.topic, rows[0])
-        if any(offset in orders_in(row) for row in rows):
+        _check(log, rows[0])
+        if any(offset in orders_in(row, log.seal) for row in rows):
             return "already ordered"
         entry = Entry(0, origin.at_ms, (RecordSkipped(offset, origin),), writer_text(secrets.token_hex(6), 1))
         await log.append([encode_entry(entry)])
@@ -49,10 +49,12 @@ async def _read_from(log: LedgerLog, offset: int) -> Sequence[LedgerRow]:
     return rows
 
 
-def _check(topic: str, row: LedgerRow) -> None:
-    where = f"--offset: the record at offset {row.offset} of {topic}"
+def _check(log: LedgerLog, row: LedgerRow) -> None:
+    where = f"--offset: the record at offset {row.offset} of {log.topic}"
     try:
-        decode_entry(row.value)
+        decode_entry(log.seal.entry(row.value))
+    except (NotSigned, SignedLedger) as error:
+        raise ConfigError(f"{where} must not be skipped: {error}") from None
     except NotOurs:
         raise ConfigError(f"{where} was not written by mirrord: all readers skip it without an order") from None
     except TooNew as error:

@@ -1,5 +1,6 @@
-"""`mirrord ledger show|tail` prints the facts in a flow's ledger, and `mirrord ledger skip` orders that a record that
-cannot be read is skipped. Only the target cluster is used."""
+"""`mirrord ledger show|tail` prints the facts in a flow's ledger. `mirrord ledger skip` orders that a record that
+cannot be read is skipped, and `mirrord ledger sign` signs a ledger that was written without a key. Only the target
+cluster is used."""
 
 import argparse
 import asyncio
@@ -23,9 +24,11 @@ from mirrord.ledger.standing_orders import moment
 from mirrord.ledger.store.history import LedgerReading, ReadEntry
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.log_interface import LogTrimmed
+from mirrord.ledger.store.process_identity import this_process
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
+from mirrord.operations.ledger_signing import sign_ledger
 from mirrord.operations.ledger_skip import order_skip
 from mirrord.runtime.clock import SystemClock
 
@@ -33,6 +36,13 @@ _EPILOG = """Each line shows one fact: ledger offset, time, lease epoch, kind, a
 effect changed nothing: either it came from a previous holder, or a different fact was recorded before it. No daemon
 needs to be running."""
 _TAIL_FACTS = 10
+_SIGN_EPILOG = """Once `key` in [ledger] is set, readers trust only signed records. A new ledger is signed from its
+first record on. If a ledger was written without a key, this command signs its present state: stop the daemon, set the
+key, run this command, and start the daemon. Whoever runs it vouches for the present contents of the ledger: look at
+`mirrord ledger show` and run `mirrord audit` before. Until the command has run, daemons with the key refuse the ledger.
+From then on, programs without the key refuse it. If the command is interrupted, run it again.
+
+  mirrord ledger sign --flow eu-us --reason "set up signatures" conf.toml"""
 _SKIP_EPILOG = """A record in the ledger topic that has mirrord's form but cannot be read stops the flow, because it may
 hold facts that matter. The error message names its offset. With this command, all readers skip exactly this record. Its
 facts are lost: if mirrord wrote it, consider `mirrord rebuild` instead. The order is recorded in the ledger, with its
@@ -57,6 +67,10 @@ def register(verbs: Verbs) -> None:
         add_flow(step)
         step.add_argument("--lane", metavar="LANE", help="only this lane: TOPIC-PARTITION of the source, or a lane id")
         step.add_argument("--json", action="store_true", help="print one JSON object for each fact")
+    sign = add_verb(steps, "sign", "Sign a ledger that was written without a key.", _SIGN_EPILOG)
+    add_conf(sign)
+    add_flow(sign)
+    sign.add_argument("--reason", metavar="TEXT", required=True, help="the reason, which is recorded and shown")
     skip = add_verb(steps, "skip", "Make all readers skip one record that cannot be read.", _SKIP_EPILOG)
     add_conf(skip)
     add_flow(skip)
@@ -70,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     flow = _flow(config, arguments.flow)
     if arguments.ledger_verb == "skip":
         return _skip(config, flow, arguments)
+    if arguments.ledger_verb == "sign":
+        return _sign(config, flow, arguments)
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
     printer = _Printer(flow.name, reading, arguments.lane, as_json=arguments.json)
     if arguments.ledger_verb == "tail":
@@ -81,13 +97,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _skip(config: Config, flow: FlowConfig, arguments: argparse.Namespace) -> int:
-    if not arguments.reason.strip():
-        raise ConfigError("--reason: it is empty; say why the record is skipped: the reason is recorded and shown")
-    log = KafkaLog(flow.name, config.clusters[flow.target])
-    origin = Origin(author(), checked_reason(arguments.reason), SystemClock().wall_ms())
+    log, origin = KafkaLog(flow.name, config.clusters[flow.target]), _origin(arguments)
     outcome = asyncio.run(order_skip(log, arguments.offset, origin))
     print(f"{flow.name}: {outcome}: all readers skip the record at offset {arguments.offset} of {log.topic}")
     return 0
+
+
+def _sign(config: Config, flow: FlowConfig, arguments: argparse.Namespace) -> int:
+    cluster, origin = config.clusters[flow.target], _origin(arguments)
+
+    def open_log(*, adopts: bool) -> KafkaLog:
+        return KafkaLog(flow.name, cluster, adopts=adopts)
+
+    ttl_ms = config.runtime.lease_ttl_ms
+    print(f"{flow.name}: {asyncio.run(sign_ledger(open_log, this_process(config.instance, ''), ttl_ms, origin))}")
+    return 0
+
+
+def _origin(arguments: argparse.Namespace) -> Origin:
+    if not arguments.reason.strip():
+        raise ConfigError("--reason: it is empty; say why: the reason is recorded and shown")
+    return Origin(author(), checked_reason(arguments.reason), SystemClock().wall_ms())
 
 
 def _flow(config: Config, name: str | None) -> FlowConfig:

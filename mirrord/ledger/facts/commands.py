@@ -17,6 +17,13 @@ class RecordSkipped(Fact, frozen=True, tag="record_skipped"):
     origin: Origin
 
 
+class LedgerSigned(Fact, frozen=True, tag="ledger_signed"):
+    """An operator has vouched for the state of the ledger, and mirrord has signed it. From then on, all records are
+    signed. The fact is for information only."""
+
+    origin: Origin
+
+
 class CommandGiven(Fact, frozen=True, tag="command_given"):
     """A client has given the daemon that holds the lease a command: to read its file again, to stop, or to hand its
     flows over to another daemon. Or the daemon has refused a command, because the role of the client's token does not

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import structlog
 
-from mirrord.ledger.codec import decode_entry
-from mirrord.ledger.errors import LedgerCorrupt, NotOurs, TooNew
+from mirrord.ledger.codec import SIGNED, decode_entry
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew
 from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import Entry
+from mirrord.ledger.seal import Seal
 from mirrord.ledger.store.log_interface import LedgerRow
 
 MOST_KEYS = 1_000
@@ -37,14 +38,16 @@ class Admitted(NamedTuple):
 class EntryGate:
     """Passes the records of one ledger topic on, in order. While a record cannot be read, the ones behind it wait."""
 
-    def __init__(self, topic: str, position: int = 0) -> None:
-        """Begin at the ledger offset `position`."""
+    def __init__(self, topic: str, seal: Seal, position: int = 0, *, is_signed: bool = False) -> None:
+        """Begin at the ledger offset `position`. `is_signed`: the ledger is known to be signed from there on."""
         self.position = position
         """The offset after the last record that was passed on."""
         self._topic = topic
         self._waiting: deque[LedgerRow] = deque()
         self._ordered: set[int] = set()
         self._obstacle: LedgerCorrupt | None = None
+        self._seal = seal
+        self._is_signed = is_signed
 
     @property
     def read_to(self) -> int:
@@ -64,7 +67,7 @@ class EntryGate:
         if row.offset > self.read_to:
             raise LedgerCorrupt(f"{self._topic} lacks the offsets {self.read_to} to {row.offset - 1}")
         if self._waiting:
-            self._ordered.update(orders_in(row))
+            self._ordered.update(orders_in(row, self._seal))
         self._waiting.append(row)
         return list(self._pass_on())
 
@@ -76,6 +79,8 @@ class EntryGate:
         where = f"{self._topic}, offset {self.position}: {obstacle}"
         if isinstance(obstacle, TooNew):
             raise TooNew(f"{where}; start the newer version")
+        if isinstance(obstacle, NotSigned | SignedLedger):
+            raise type(obstacle)(where)
         raise LedgerCorrupt(f"{where}; `mirrord ledger skip --offset {self.position}` skips exactly this record")
 
     def step_over(self) -> list[Admitted]:
@@ -93,11 +98,14 @@ class EntryGate:
         while self._waiting:
             row = self._waiting[0]
             try:
-                entry: Entry | LedgerCorrupt = decode_entry(row.value)
+                entry: Entry | LedgerCorrupt = self._decode(row)
             except NotOurs as error:
+                if isinstance(error, NotSigned) and not self._is_signed:
+                    self._obstacle = error
+                    return
                 entry = error
             except LedgerCorrupt as error:
-                if isinstance(error, TooNew) or row.offset not in self._ordered:
+                if isinstance(error, TooNew | SignedLedger) or row.offset not in self._ordered:
                     self._obstacle = error
                     return
                 entry = error
@@ -105,11 +113,19 @@ class EntryGate:
             self.position = row.offset + 1
             yield Admitted(row, entry)
 
+    def _decode(self, row: LedgerRow) -> Entry:
+        entry = decode_entry(self._seal.entry(row.value))
+        if row.value and row.value[0] == SIGNED:
+            self._is_signed = True
+            # What precedes the first signature may be accepted without one, but nothing behind it.
+            self._seal.adopts = False
+        return entry
 
-def orders_in(row: LedgerRow) -> list[int]:
+
+def orders_in(row: LedgerRow, seal: Seal) -> list[int]:
     """Return the offsets that an entry orders to be skipped."""
     try:
-        entry = decode_entry(row.value)
+        entry = decode_entry(seal.entry(row.value))
     except LedgerCorrupt:
         return []
     return [fact.offset for fact in entry.facts if isinstance(fact, RecordSkipped)]

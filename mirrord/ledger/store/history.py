@@ -54,7 +54,8 @@ class LedgerReading:
         """
         await self._log.open(create=False)
         try:
-            rows = StateTopicRows(self._memory)
+            seal = self._log.seal
+            rows = StateTopicRows(self._memory, seal)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             read, ends, lost = rows.read(), await self._log.ends(), None
@@ -67,7 +68,9 @@ class LedgerReading:
             else:
                 _take_source_ends(self.state, read.records.values())
             self._log.seek(ends.start)
-            gate = EntryGate(self._log.topic, ends.start)
+            # Where the ledger was signed, an operator has vouched for the entries before the first signature.
+            seal.adopts = seal.adopts or read.holds_snapshot
+            gate = EntryGate(self._log.topic, seal, ends.start)
             while gate.read_to < ends.end or (follow and lost is None):
                 for row in await self._log.read():
                     if isinstance(row, LedgerRow) and (follow or row.offset < ends.end):

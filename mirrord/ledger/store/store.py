@@ -13,11 +13,12 @@ from contextlib import suppress
 import structlog
 
 from mirrord.ledger.codec import decode_state, encode_state
-from mirrord.ledger.errors import LOST, LedgerCorrupt, LedgerUnavailable, LedgerWentBack, NotOurs
+from mirrord.ledger.errors import LOST, LedgerCorrupt, LedgerUnavailable, LedgerWentBack, NotOurs, UnknownKey
 from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import Resting, drop_removed, prune, prune_like
+from mirrord.ledger.seal import NO_SEAL
 from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
@@ -87,7 +88,7 @@ class LedgerStore:
         self._state = FlowState(memory=memory)
         self._kept = Kept() if trims else NothingKept()
         self._resting = Resting()
-        self._gate = EntryGate(topics.topic)
+        self._gate = EntryGate(topics.topic, NO_SEAL)
         self.skipped = SkippedRecords(topics.topic, reports=trims)
         """The records of both topics that mirrord did not write."""
         self._cut = 0
@@ -305,7 +306,7 @@ class LedgerStore:
     async def _load(self) -> LogEnds:
         """Start from the newest snapshots. Retry if they are replaced and the ledger is trimmed while they are read."""
         for attempt in range(1, LOAD_TRIES + 1):
-            rows = StateTopicRows(self._memory)
+            rows = StateTopicRows(self._memory, self._log.seal)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             read = rows.read()
@@ -330,7 +331,8 @@ class LedgerStore:
             self._kept = read.kept(self._kept)
             self._state, self._cut = state, state.next_offset
             self._resting = Resting()
-            self._gate = EntryGate(self._log.topic, state.next_offset)
+            seal, cut = self._log.seal, state.next_offset
+            self._gate = EntryGate(self._log.topic, seal, cut, is_signed=cut > 0 and not seal.adopts)
             for key, why in rows.foreign.items():
                 self.skipped.skip_row(key, why)
             self._watch.begin(state, self._renewal, ends)
@@ -404,8 +406,8 @@ class LedgerStore:
             self._state.source_ends.pop(LaneId(row.key.removeprefix(PROGRESS_PREFIX)), None)
             return
         try:
-            record = decode_state(row.key, row.value)
-        except NotOurs as why:
+            record = decode_state(row.key, self._log.seal.row(row.key, row.value))
+        except (NotOurs, UnknownKey) as why:
             self.skipped.skip_row(row.key, why)
             return
         if isinstance(record, Progress):
