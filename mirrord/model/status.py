@@ -474,7 +474,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     def decode(document: bytes) -> "Status":
         """Decode a status document, which may come from a different version of mirrord. Raises ValueError if `document`
         is not a status document."""
-        return msgspec.json.decode(document, type=Status)
+        try:
+            return msgspec.json.decode(document, type=Status)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
