@@ -36,12 +36,12 @@ from mirrord.ledger.codec import decode_entry, decode_state
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.fold import fold
-from mirrord.ledger.seal import Seal, SigningKey
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.standing_orders import Order
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
 from mirrord.ledger.store.run_archive import decode_manifest
+from mirrord.ledger.store.seal import Seal, SigningKey
 from mirrord.model.errors import ConfigError
 from mirrord.model.run_codec import Packed, pack
 from mirrord.model.status import Status

@@ -67,8 +67,8 @@ introduced the following:
 - 12: `LedgerSigned`. As with 10, only entries with this fact have this version.
 """
 SIGNED = 64
-"""Takes the place of the version in a record with a signature (`mirrord.ledger.seal`). The record within the signature
-has its own version."""
+"""Takes the place of the version in a record with a signature (`mirrord.ledger.store.seal`). The record within the
+signature has its own version."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
 _NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12}

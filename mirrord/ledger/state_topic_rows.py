@@ -6,7 +6,6 @@ from typing import NamedTuple
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.codec import decode_state, foreign
 from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, UnknownKey
-from mirrord.ledger.seal import NO_SEAL, Seal
 from mirrord.ledger.state_topic_records import (
     PACKED,
     RUNS_KEY,
@@ -16,6 +15,7 @@ from mirrord.ledger.state_topic_records import (
     StateRecord,
     first_ordinal,
 )
+from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
 

@@ -16,8 +16,8 @@ from mirrord.ledger.codec import SIGNED, decode_entry
 from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew
 from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import Entry
-from mirrord.ledger.seal import Seal
 from mirrord.ledger.store.log_interface import LedgerRow
+from mirrord.ledger.store.seal import Seal
 
 MOST_KEYS = 1_000
 """Maximum number of keys of skipped records of the state topic that are remembered."""

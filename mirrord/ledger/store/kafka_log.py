@@ -7,9 +7,9 @@ from contextlib import suppress
 from mirrord.config.ledger import LedgerConfig
 from mirrord.config.schema import ClusterConfig
 from mirrord.ledger.errors import LedgerWentBack, StateLost, went_back
-from mirrord.ledger.seal import NO_SEAL, Seal, SigningKey
 from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow, signed_rows
 from mirrord.ledger.store.partition_io import DivergingEpoch, LogRecord, OutOfRange, PartitionReader, PartitionWriter
+from mirrord.ledger.store.seal import NO_SEAL, Seal, SigningKey
 from mirrord.ledger.store.store import DEADLINE_SECONDS
 from mirrord.ledger.store.topics import LedgerTopics
 from mirrord.model.errors import EnvironmentFault

@@ -8,7 +8,7 @@ contract tests run against both implementations.
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
-from mirrord.ledger.seal import Seal
+from mirrord.ledger.store.seal import Seal
 from mirrord.model.names import TopicId
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from mirrord.ledger.errors import LedgerUnavailable, went_back
-from mirrord.ledger.seal import NO_SEAL, Seal
 from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow, signed_rows
+from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.names import TopicId
 
 TOPIC = "memory.ledger"

@@ -18,7 +18,6 @@ from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import Resting, drop_removed, prune, prune_like
-from mirrord.ledger.seal import NO_SEAL
 from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
@@ -39,6 +38,7 @@ from mirrord.ledger.store.entry_gate import NOTHING, Admitted, EntryGate, Skippe
 from mirrord.ledger.store.health_log import LedgerHealth
 from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.loss_detection import LedgerWatch
+from mirrord.ledger.store.seal import NO_SEAL
 from mirrord.ledger.store.state_writes import Saves
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId

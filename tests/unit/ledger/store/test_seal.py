@@ -13,12 +13,12 @@ from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedge
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.commands import LedgerSigned, RecordSkipped
 from mirrord.ledger.facts.core import LaneTaken, LeaseReleased, LeaseRenewed
-from mirrord.ledger.seal import Seal, SigningKey
 from mirrord.ledger.state_topic_records import LEASE_KEY, progress_key, state_key
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.kafka_log import seal_of
 from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.seal import Seal, SigningKey
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.ledger_signing import sign_ledger
