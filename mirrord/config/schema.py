@@ -24,12 +24,12 @@ from mirrord.config.flow_features import (
 from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import Key
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
 from mirrord.config.security import Secret, Security, settings_below
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import (
     BOOLEAN,
-    RATE,
     REGEXES,
     START,
     TEXT,
@@ -39,7 +39,6 @@ from mirrord.config.value_kinds import (
     either,
     number,
     one_of,
-    size,
 )
 from mirrord.config.value_parsers import HostPort, StartPoint, host_port, regex, start_point, text
 from mirrord.model.errors import ConfigError
@@ -103,35 +102,6 @@ class ClusterConfig(msgspec.Struct, frozen=True):
         tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. mirrord uses these to find all other brokers.")
     ]
     security: Security
-
-
-class LimitsConfig(msgspec.Struct, frozen=True):
-    """Resource limits of a flow."""
-
-    in_flight_bytes: Annotated[
-        int,
-        Key(
-            size(1 << 20, 1 << 40),
-            "Maximum number of bytes that a replicator has fetched from the source and that the target has not "
-            "acknowledged yet. This is a hard limit on the memory that a replicator uses for records.",
-        ),
-    ] = 64 << 20
-    map_bytes: Annotated[
-        int,
-        Key(
-            size(8 << 20, 1 << 40),
-            "Maximum memory for the offset map in each process that holds it. Any excess is kept in a temporary file.",
-        ),
-    ] = 64 << 20
-    rate_bytes_per_s: Annotated[
-        int | None,
-        Key(
-            RATE,
-            "Maximum fetch rate of the whole flow. All replicators that host lanes share this rate equally.",
-            name="rate",
-            unset="unlimited",
-        ),
-    ] = None
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
