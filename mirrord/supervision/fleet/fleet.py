@@ -274,7 +274,7 @@ class Fleet:
 
     def _assign(self, member: Member, lanes: Collection[LaneId]) -> None:
         now = self._clock.monotonic()
-        self._wanted.suspects.given(lanes, member.name, now)
+        self._wanted.suspects.given(lanes, member.name)
         for lane in lanes:
             self._custody.give(lane, member.name, now)
         member.lanes.update(lanes)

@@ -14,7 +14,6 @@ from mirrord.ledger.facts.orders import CopyingPaused
 from mirrord.ledger.standing_orders import POLICY
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneId
-from mirrord.model.status import WAITING
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
 from mirrord.supervision.fleet.member import Held, Member, replicator_of
 from mirrord.supervision.rules import suspect_lanes
@@ -39,26 +38,31 @@ class Suspects:
     def __init__(self, ledger: Callable[[], FlowState]) -> None:
         self._ledger = ledger
         self._known: dict[LaneId, Suspicion] = {}
-        self._given: dict[LaneId, tuple[str, float]] = {}
-        """The replicator that got each lane last, and when."""
+        self._given: dict[LaneId, str] = {}
+        """The replicator that got each lane last."""
+        self._copying: dict[LaneId, float] = {}
+        """Since when each of these lanes has been seen copying on that replicator."""
         self._deaths: list[tuple[float, frozenset[LaneId]]] = []
         """The latest deaths: when, and which lanes the replicator had."""
 
-    def given(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
+    def given(self, lanes: Iterable[LaneId], name: str) -> None:
         """Record that lanes are about to be assigned to the replicator `name`."""
-        self._given.update(dict.fromkeys(lanes, (name, now)))
+        for lane in lanes:
+            self._given[lane] = name
+            self._copying.pop(lane, None)
 
     def note(self, report: ReplicatorReport, now: float) -> None:
         """Clear the lanes that have made progress, or that cannot have ended a replicator, according to a report."""
-        if not self._known:
-            return
         for lane in report.lanes:
-            suspicion = self._known.get(lane.lane)
-            given, since = self._given.get(lane.lane, ("", now))
-            if suspicion is None or given != report.name:
+            if self._given.get(lane.lane) != report.name:
                 continue
-            copies = lane.phase not in WAITING
-            if is_cleared(suspicion, Lived(lane.source_offset, now - since if copies else 0.0, _has_all(lane))):
+            if lane.phase == "copying":
+                since = self._copying.setdefault(lane.lane, now)
+            else:
+                since = now
+                self._copying.pop(lane.lane, None)
+            suspicion = self._known.get(lane.lane)
+            if suspicion and is_cleared(suspicion, Lived(lane.source_offset, now - since, _has_all(lane))):
                 del self._known[lane.lane]
 
     def died(self, member: Member, held: Mapping[LaneId, Held], now: float) -> None:
@@ -91,6 +95,7 @@ class Suspects:
                 del self._known[lane]
         for lane in self._given.keys() - lanes.keys():
             del self._given[lane]
+            self._copying.pop(lane, None)
 
     def pauses(self, lanes: Mapping[LaneId, PlannedLane], at_ms: int) -> list[CopyingPaused]:
         """Return the pauses to record in the ledger, for the lanes that are to be halted."""
@@ -111,12 +116,12 @@ class Suspects:
         known, progress = state.lanes.get(lane), state.progress.get(lane)
         offsets = [each.source_offset for each in (progress, report) if each is not None]
         position = max(offsets, default=-1)
-        given, since = self._given.get(lane, ("", now))
-        if given != name or known is None or replicator_of(known) != name:
+        if self._given.get(lane) != name or known is None or replicator_of(known) != name:
             return Lived(position, -1.0)  # the replicator has not taken the lane, or this process did not assign it
-        is_protected = progress is None or progress.protected
-        begins = since if held is None or is_protected else max(since, held.until)
-        return Lived(position, now - begins, report is not None and _has_all(report))
+        since = self._copying.get(lane)
+        if since is None and held is not None and now < held.until and progress is not None and not progress.protected:
+            return Lived(position, -1.0)  # an unprotected lane waits until the previous holder can no longer write
+        return Lived(position, 0.0 if since is None else now - since, report is not None and _has_all(report))
 
 
 def _has_all(lane: LaneReport) -> bool:

@@ -3,11 +3,12 @@ memory.
 
 A death alone does not show which of the replicator's lanes has caused it, or whether any has: an operator or the
 operating system may have ended the process. A lane is therefore a suspect only until it makes progress, has nothing
-left to copy, or has run for `SURVIVED_S`. If several lanes have been in as many deaths in succession, at most half of
-them run at the same time, so that the next death narrows the choice (`arrange`). The last one gets a replicator to
-itself, and the other suspects wait. A lane is to be halted only after `MOST_ALONE` deaths in succession in which it was
-alone on its replicator, at the same source offset: no other lane can have caused these. If a replicator without the
-lane dies in between, or within `TOGETHER_S` before, there may be another cause for all these deaths. They do not count.
+left to copy, or has been copying for `SURVIVED_S`. If several lanes have been in as many deaths in succession, at most
+half of them run at the same time, so that the next death narrows the choice (`arrange`). The last one gets a replicator
+to itself, and the other suspects wait. A lane is to be halted only after a first death, which may be any lane's, and
+`MOST_ALONE` more in succession in which it was alone on its replicator, at the same source offset: no other lane can
+have caused these. If a replicator without the lane dies in between, or within `TOGETHER_S` before, there may be another
+cause for all these deaths. They do not count.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,10 +18,11 @@ import msgspec
 
 from mirrord.model.names import LaneId
 
-SURVIVED_S = 60.0
-"""A lane that has been able to copy for this long has not been ended by the batch at its position."""
+SURVIVED_S = 10.0
+"""If a lane has been copying for this long, the batch at its position does not end its replicator."""
 MOST_ALONE = 2
-"""Number of deaths in succession, with no other lane on the replicator, after which a lane is to be halted."""
+"""Number of deaths in succession, after the first one, with no other lane on the replicator, after which a lane is to
+be halted."""
 TOGETHER_S = 5.0
 """Replicators that die within this time may have the same cause of death, for example an operator."""
 _CHOICE = 2
@@ -44,8 +46,8 @@ class Lived(NamedTuple):
     position: int
     """The highest known source offset of the lane."""
     ran_s: float
-    """For how many seconds the lane has been able to copy. Negative if it could not copy yet, for example because it
-    was waiting for a previous holder."""
+    """For how many seconds the lane was seen copying. Negative if it could not copy yet, for example because it was
+    waiting for a previous holder."""
     has_all: bool = False
     """Whether the lane was last seen with nothing to copy."""
 
@@ -67,8 +69,9 @@ def after_death(
 ) -> dict[LaneId, Suspicion]:
     """Return what counts against each lane after the death of a replicator that had exactly these lanes. `others_died`
     says whether a replicator without these lanes died within `TOGETHER_S` before."""
+    halted = to_halt(known)
     found = {
-        lane: msgspec.structs.replace(each, alone=0) if lane not in lanes and each.alone < MOST_ALONE else each
+        lane: each if lane in lanes or lane in halted else msgspec.structs.replace(each, alone=0)
         for lane, each in known.items()
     }
     for lane, lived in lanes.items():
@@ -93,7 +96,7 @@ def is_cleared(suspicion: Suspicion, lived: Lived) -> bool:
 
 def to_halt(known: Suspicions) -> frozenset[LaneId]:
     """Return the lanes that are to be halted."""
-    return frozenset(lane for lane, suspicion in known.items() if suspicion.alone >= MOST_ALONE)
+    return frozenset(lane for lane, each in known.items() if each.alone >= MOST_ALONE and each.deaths > MOST_ALONE)
 
 
 def arrange(known: Suspicions, hosted: Collection[LaneId]) -> Arrangement:

@@ -4,7 +4,9 @@ import random
 
 import pytest
 
+from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
+from mirrord.supervision.rules.reconcile import Assign, ObservedReplicator, StartReplicator, Wishes, reconcile
 from mirrord.supervision.rules.suspect_lanes import (
     MOST_ALONE,
     SURVIVED_S,
@@ -24,11 +26,18 @@ def lanes(*names: LaneId, position: int = 7, ran_s: float = 1.0) -> dict[LaneId,
     return dict.fromkeys(names, Lived(position, ran_s))
 
 
-def test_a_lane_that_was_alone_in_two_deaths_at_the_same_offset_is_halted() -> None:
-    once = after_death({}, lanes(A))
-    assert to_halt(once) == frozenset()
-    twice = after_death(once, lanes(A))
-    assert to_halt(twice) == {A}
+def test_a_lane_that_was_alone_in_two_more_deaths_at_the_same_offset_is_halted() -> None:
+    known = after_death({}, lanes(A, B))
+    known = after_death(known, lanes(A))
+    assert to_halt(known) == frozenset()
+    known = after_death(known, lanes(A))
+    assert to_halt(known) == {A}
+
+
+def test_two_kills_of_the_only_lane_do_not_halt_it() -> None:
+    known = after_death(after_death({}, lanes(A)), lanes(A))
+    assert to_halt(known) == frozenset()
+    assert to_halt(after_death(known, lanes(A))) == {A}
 
 
 def test_deaths_at_different_offsets_halt_nothing() -> None:
@@ -97,7 +106,6 @@ def test_the_death_of_another_replicator_in_between_speaks_for_another_cause() -
     assert known[A] == Suspicion(7, 1, 0)
     known = after_death(known, lanes(A))
     assert known[A] == Suspicion(7, 2, 1)
-    assert to_halt(known) == frozenset()
     known = after_death(after_death(known, lanes(A)), lanes(B))
     assert to_halt(known) == {A}
 
@@ -164,3 +172,15 @@ def test_bad_lanes_are_found_and_no_other_is_halted(count: int, bads: int, seed:
             else:
                 known = {name: each for name, each in known.items() if name not in host}
     raise AssertionError("not all bad lanes were found")
+
+
+def test_a_lane_that_begins_to_be_alone_while_all_replicators_have_lanes_gets_one_more() -> None:
+    def host(slot: int, *held: LaneId) -> ObservedReplicator:
+        return ObservedReplicator(f"r{slot}", slot, "serving", frozenset(held))
+
+    hosts, hot = [host(0, A), host(1, B), host(2, C)], LaneId("d")
+    given = ReplicatorsConfig(count=2), 2, (), Wishes(alone=frozenset({hot}))
+    assert reconcile([A, B, C, hot], hosts, *given) == [StartReplicator(3)]
+    assert reconcile([A, B, C, hot], [*hosts, host(3)], *given) == [Assign("r3", (hot,))]
+    settled = reconcile([A, B, C, hot], [*hosts, host(3, hot)], *given)
+    assert not any(isinstance(step, Assign | StartReplicator) for step in settled)
