@@ -464,6 +464,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     holes = lane.holes if fact.runs and lane.hole_list.is_changed(lowest, last, is_lost=is_lost) else ()
     void = [piece for hole in holes for piece in void_pieces(lane.source_runs, hole)]
     lane.verdicts.explained(void_no_longer(void, lowest)[0])
+    before = lane.source_runs.offset_of(lowest) if is_lost else None
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
@@ -477,8 +478,10 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         doubt(lane, lowest)
         lane.displaced = displaced.kept_below(lane.displaced, lowest)
         lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
-        # If a truncation is recorded again before anything was copied after it, it is the same truncation.
-        known = {each for each in lane.truncations if each[0] == lowest}
+        # If a truncation is recorded again before anything was copied after it, it is the same truncation, unless the
+        # lane has leapt over records since, and goes back now.
+        goes_back = before is not None and (lane.source_runs.offset_of(lowest) or 0) < before
+        known = {each for each in lane.truncations if each[0] == lowest and not goes_back}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.truncations += tuple((lowest, start) for start in lost)

@@ -42,7 +42,6 @@ def _missing(world: World) -> list[int]:
     return [world.source.offset_of[number] for number in world.source.wanted() if number not in there]
 
 
-@pytest.mark.xfail(strict=True, reason="an open case of docs/explanation/gaps.md")
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("lost", [1, 3, 5])
 @pytest.mark.parametrize("seed", range(3))

@@ -209,19 +209,19 @@ class Stretches:
         finally:
             self._remote_links.put_nowait(link)
 
-    async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
+    async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int, int]:
         """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
         leader epoch `epoch` ends at `position`.
 
-        The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
-        (-1, -1) if the logs do not diverge. Raises ReadFailed.
+        The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595), followed by
+        the leader epoch of the broker itself. The first two are -1 if the logs do not diverge. Raises ReadFailed.
         """
         where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
         while True:
             try:
                 async with self._slots:
-                    fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
-                return fetched.diverging_epoch, fetched.diverging_end
+                    response = await self._fetch(partition, where, _NO_WAIT)
+                return response.fetched.diverging_epoch, response.fetched.diverging_end, response.leader_epoch
             except _Throttled as throttled:
                 await asyncio.sleep(throttled.left_s)
 

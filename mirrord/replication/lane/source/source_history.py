@@ -50,7 +50,8 @@ class SourceHistory:
     source is asked whether it still has the copied records."""
     left_position: tuple[int, int] | None = None
     """The position that the lane had before it skipped ahead in this round, and the epoch of the last batch before that
-    position."""
+    position. After a seek on an operator command, the position after the skipped records, and their highest possible
+    epoch (`SeekDone.epoch`)."""
     short_end: int = -1
     """Where the source log ended when this was below the lane's position, although the lane did not know the epoch of
     the record before its position. -1 if the lane does not have to go back because of this."""
