@@ -20,7 +20,7 @@ from mirrord.config.policy_names import (
     settings_of,
 )
 from mirrord.config.security import settings_below
-from mirrord.config.value_kinds import BOOLEAN, RATE, REGEXES, TEXT, ValueKind, duration, either, number, one_of, size
+from mirrord.config.value_kinds import BOOLEAN, REGEXES, TEXT, ValueKind, duration, either, number, one_of
 
 GroupsMode = Literal["follow", "forward-only", "off"]
 AclsMode = Literal["read-only", "exact", "off"]
@@ -314,32 +314,3 @@ class RecordsConfig(msgspec.Struct, frozen=True):
     def is_on(self) -> bool:
         """Whether any policy is configured."""
         return bool(self.filter or self.transform)
-
-
-class LimitsConfig(msgspec.Struct, frozen=True):
-    """Resource limits of a flow."""
-
-    in_flight_bytes: Annotated[
-        int,
-        Key(
-            size(1 << 20, 1 << 40),
-            "Maximum number of bytes that a replicator has fetched from the source and that the target has not "
-            "acknowledged yet. This is a hard limit on the memory that a replicator uses for records.",
-        ),
-    ] = 64 << 20
-    map_bytes: Annotated[
-        int,
-        Key(
-            size(8 << 20, 1 << 40),
-            "Maximum memory for the offset map in each process that holds it. Any excess is kept in a temporary file.",
-        ),
-    ] = 64 << 20
-    rate_bytes_per_s: Annotated[
-        int | None,
-        Key(
-            RATE,
-            "Maximum fetch rate of the whole flow. All replicators that host lanes share this rate equally.",
-            name="rate",
-            unset="unlimited",
-        ),
-    ] = None

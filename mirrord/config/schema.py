@@ -17,7 +17,6 @@ from mirrord.config.flow_features import (
     FromMm2Config,
     GroupsConfig,
     HeartbeatsConfig,
-    LimitsConfig,
     Mm2RecordsConfig,
     RecordsConfig,
     SyncConfig,
@@ -26,6 +25,7 @@ from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import Key
 from mirrord.config.ledger import LedgerConfig
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
 from mirrord.config.security import Secret, Security, settings_below
 from mirrord.config.toml_format import format_text

@@ -87,7 +87,8 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     views = [ClusterView(alias, config.clusters[alias], pool, options, cluster_id) for alias, cluster_id in clusters]
     committed = (flow.isolation == "read_committed", False)
     asks = [Asks(view, read_committed=each) for view, each in zip(views, committed, strict=True)]
-    sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
+    limit = flow.limits.rebuild_bytes
+    sides = [Sides(view, ask, Stretches(view, PATIENCE_S, limit)) for view, ask in zip(views, asks, strict=True)]
     foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
 
     async def find_copies(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:

@@ -34,6 +34,7 @@ from mirrord.supervision.lane_status import lines, lost_topics, recorded_lanes, 
 from mirrord.supervision.lane_wait_log import LaneWaits
 from mirrord.supervision.order_execution import Desk, ledger_remarks
 from mirrord.supervision.pruning import prune_for_ever
+from mirrord.supervision.reconciling import reconcile_for_ever
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.rpo import rpo_status
 from mirrord.supervision.shared_services import Services
@@ -50,8 +51,6 @@ REFUSED_S = 30.0
 """Pause before the next attempt to run a flow whose ledger belongs to other clusters, or whose source has a new alias.
 Only an operator can fix this."""
 POLL_S = 1.0
-STEP_S = 1.0
-"""Maximum interval between comparisons of hosted and desired lanes. A change in either triggers one immediately."""
 OTHERS_S = 5.0
 """Maximum time that a flow waits for the ledgers of the other flows to be read. After this time, topics that may belong
 to a flow with an unread ledger are reported as faults."""
@@ -102,6 +101,7 @@ class FlowSupervisor:
         self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services.clock)
         self._held_before = False
         """Whether this process has already held the lease."""
+        self._has_begun = False
         self._known: LedgerEnd | None = None
         """How far an earlier attempt read the ledger. A ledger that ends before this position has lost entries."""
 
@@ -310,7 +310,7 @@ class FlowSupervisor:
             for coroutine in (
                 self._discover(recorder, fleet),
                 self._keep_in_step(store, recorder),
-                self._reconcile(fleet),
+                self._reconcile(keeper, recorder, fleet),
                 self._poll(fleet),
                 self._ends.follow(setup.source, recorder, lambda: uncovered(self._discovered, fleet.reports)),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
@@ -430,11 +430,10 @@ class FlowSupervisor:
                 self._upkeep.see(found)
             await wait_for(self._changed, next_refresh_s(self.flow, looked, is_unrecorded=recorder.waiting))
 
-    async def _reconcile(self, fleet: Fleet) -> None:
-        while True:
-            fleet.changed.clear()
-            fleet.step()
-            await wait_for(fleet.changed, STEP_S)
+    async def _reconcile(self, keeper: LeaseKeeper, recorder: Recorder, fleet: Fleet) -> None:
+        is_new, self._has_begun = keeper.turn == 1 and not self._has_begun, True
+        at_ms = self._services.clock.wall_ms()
+        await reconcile_for_ever(self.flow.name, fleet, recorder, is_new=is_new, at_ms=at_ms)
 
     async def _poll(self, fleet: Fleet) -> None:
         observer = f"{self.flow.name}/replicators"

@@ -16,7 +16,8 @@ from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import WireError
 
 MOST_BYTES = 256 << 20
-"""Maximum size of the decompressed records of a batch."""
+"""Maximum size of the decompressed records of a batch that belongs to no flow, for example a batch of the ledger. For a
+flow, it is the default of `limits.rebuild_bytes`."""
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 """Numbers of codecs (org.apache.kafka.common.record.CompressionType)."""
 _LEAST_BYTES = 64 << 10
@@ -33,7 +34,11 @@ _CODECS: dict[int, Any] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.z
 
 
 class TooLarge(ValueError):
-    """Raised when the decompressed records of a batch are larger than the limit."""
+    """Raised when the decompressed records of a batch are larger than `most_bytes`, or too many."""
+
+    def __init__(self, why: str, most_bytes: int = 0) -> None:
+        super().__init__(why)
+        self.most_bytes = most_bytes
 
 
 def decompress(codec: int, data: Bytes, room: int = 0, most: int | None = None) -> memoryview:
@@ -102,4 +107,4 @@ def _snappy_blocks(data: memoryview) -> list[memoryview]:
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"its records are larger than {limit >> 20} MiB when they are decompressed")
+    return TooLarge(f"its records are larger than {limit >> 20} MiB when they are decompressed", limit)

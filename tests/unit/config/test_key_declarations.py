@@ -133,6 +133,7 @@ verify_records = 5
 [flows.limits]
 in_flight_bytes = "8MiB"
 map_bytes = "100 MB"
+rebuild_bytes = "32MiB"
 rate = "10MiB/s"
 [[flows]]
 from = "asia"

@@ -6,15 +6,17 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from typing import cast
 
 import cramjam
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.errors import WireError
-from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER_LENGTH
+from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, HEADER_LENGTH, Header, HeaderTuple
 from mirrord.kafka.records import bounded_decompression
 from mirrord.kafka.records.bounded_decompression import GZIP, LZ4, SNAPPY, ZSTD, TooLarge, decompress
 from mirrord.kafka.records.record_decoding import decode
@@ -101,6 +103,22 @@ def test_a_bomb_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
         data = bomb(codec, 8 * MIB)
         with pytest.raises(TooLarge, match="larger than 4 MiB"):
             decode(data, 0, len(data))
+
+
+@pytest.mark.parametrize("codec", ENCODERS)
+def test_the_limit_of_a_flow_is_named(codec: int) -> None:
+    data = bomb(codec, 8 * MIB)
+    assert len(decode(data, 0, len(data), 9 * MIB)) == 1
+    with pytest.raises(TooLarge, match=r"larger than 4 MiB when .* decompressed, the limit of limits\.rebuild_bytes$"):
+        decode(data, 0, len(data), 4 * MIB)
+
+
+def test_the_records_of_a_batch_in_a_log_are_limited() -> None:
+    data = bomb(ZSTD, 2 * MIB)
+    header = Header(*cast(HeaderTuple, HEADER.unpack_from(data)))
+    assert len(ReadBatch(header, data, 0, len(data), rebuild_bytes=3 * MIB).records()) == 1
+    with pytest.raises(TooLarge, match=r"limits\.rebuild_bytes"):
+        ReadBatch(header, data, 0, len(data), rebuild_bytes=MIB).records()
 
 
 def test_too_many_records_are_not_read() -> None:
