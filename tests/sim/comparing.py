@@ -110,11 +110,8 @@ def relocated(world: "World", host: "Host", question: AskRebuild) -> RebuildAnsw
     search = BatchRelocation(source, target, PARTITION, PARTITION, source, None, read_committed=read_committed)
     failed = partial(RebuildAnswer, question.question, own=(), located=None)
     record, compacts = host.record(), _compacts(world)
-    if world.shape.policies:
-        found = search.leave_open(record, question, compacts)
-    else:
-        found = search.run(record, question, _source_compacts(world), compacts)
-    answer = _answer(found, failed)
+    compact = _source_compacts(world), compacts
+    answer = _answer(search.run(record, question, *compact, is_filtered=world.shape.policies), failed)
     if not answer.error:
         is_unplaced = answer.located is None and not _holds_any(world, question)
         world.known.unplaced = question.first if is_unplaced else None

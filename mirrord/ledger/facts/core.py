@@ -343,7 +343,8 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
 
     The note contains a resume position. An older progress record may contain a higher resume position, which refers to
     the previous assignment. In that case, the resume position in the note is used instead. Such a note is also recorded
-    if a holder had to resume below a position that an earlier holder may have saved, even if no ordinal was reassigned.
+    if a holder had to resume below a position that an earlier holder may have saved, even if no ordinal was reassigned,
+    and if ordinals were reassigned that an earlier leader of the target partition may have appended with other records.
     """
 
     first: int
@@ -356,6 +357,14 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """Leader epoch of the resume position."""
     epoch_ends: tuple[tuple[int, int], ...] = ()
     """Earlier leader epochs of the target partition, as in a progress record (`Progress.epoch_ends`)."""
+    log_epoch: int = -1
+    """The target's leader epoch when the ordinals were reassigned, if it is later than that of the resume position.
+    Batches of earlier leaders that have these ordinals hold other records. -1 if it is the same."""
+
+    @property
+    def reassigned_in(self) -> int:
+        """The target's leader epoch when the ordinals were reassigned."""
+        return max(self.leader_epoch, self.log_epoch)
 
 
 class SourceRun(Fact, frozen=True, tag="source_run"):

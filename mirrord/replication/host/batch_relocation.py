@@ -22,11 +22,13 @@ from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
+    LedgerAnswers,
     Range,
     SourceBatch,
     TargetBatch,
     Unplaced,
     covered_below,
+    explained_until,
     last_below,
     locate,
     open_ordinals,
@@ -40,7 +42,7 @@ from mirrord.replication.lane.target.relocation_result import Located
 Compacts = Callable[[], Awaitable[bool | None]]
 """A function that returns whether a topic is compacted, or None if mirrord has no permission to read the topic's
 configs."""
-POLICY = "its records go through a policy, so their content does not show where they come from"
+POLICY = "a policy changes its records, so their content does not show where they come from"
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -72,12 +74,19 @@ class BatchRelocation:
         """The contents of the records of aborted transactions that the search has read."""
 
     async def run(
-        self, record: LaneRecord, wanted: AskRebuild, source_compacts: Compacts, compacts: Compacts
+        self,
+        record: LaneRecord,
+        wanted: AskRebuild,
+        source_compacts: Compacts,
+        compacts: Compacts,
+        *,
+        is_filtered: bool = False,
     ) -> RebuildAnswer:
         """Return the source offsets of all records of the lane with the ordinal `wanted.first` or higher, or the reason
         why these offsets cannot be determined.
 
-        `source_compacts` and `compacts` return whether the source topic and the target topic are compacted. Raises
+        `source_compacts` and `compacts` return whether the source topic and the target topic are compacted.
+        `is_filtered` says whether the lane has a filter, which does not change the records that it keeps. Raises
         ReadFailed if the source log or the target log cannot be read at the moment, or if one of these two functions
         raises it.
         """
@@ -101,7 +110,9 @@ class BatchRelocation:
                 unstable = Range(max(searched.end, begin), readable_end)
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, own, originals, high_watermark)
-            located = locate(standing, originals, covered, before, searched, opens, record.source_runs.offset_of)
+            explained = explained_until(record, wanted.first, standing)
+            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained, wanted.confirmed, is_filtered)
+            located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)
@@ -129,7 +140,7 @@ class BatchRelocation:
         return stable
 
     async def leave_open(self, record: LaneRecord, wanted: AskRebuild, compacts: Compacts) -> RebuildAnswer:
-        """Return a map without source offsets, because the records go through a policy. Their contents then do not show
+        """Return a map without source offsets, because a policy changes the records. Their contents then do not show
         where they come from.
 
         The target's records are those of former batches, and the source has deleted or lost their originals. This is

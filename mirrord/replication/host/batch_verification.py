@@ -189,15 +189,24 @@ class BatchVerification:
         timed = not batch.header.attributes & LOG_APPEND_TIME
         if changing is None:
             return same_records(pairs, copies, by_offset, timed=timed, source_end=self._source_end, reused=reused)
+        certain = [pair for pair in pairs if pair[0] in copies and self._is_reassigned(pair[0])]
         try:
             changed = {offset: changing(by_offset[offset]) for _, offset in pairs if offset in by_offset}
         except PolicyFault as fault:
-            return BatchFinding("unverifiable", str(fault))
+            return BatchFinding("unverifiable", str(fault), ranges(ordinal for ordinal, _ in certain))
         finding = same_records(pairs, copies, changed, timed=timed, reused=reused)
+        other = same_records(certain, copies, changed, timed=timed, reused=reused)
+        if other.outcome == "different":
+            return other
         # No other process can have written the record: a lane with policies waits until the previous holder can no
-        # longer write (`mirrord.replication.lane.resuming`).
+        # longer write (`mirrord.replication.lane.resuming`). The only exceptions are batches that an election has
+        # brought back.
         doubt = f"the transform now returns a different record for it: {finding.note}"
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
+
+    def _is_reassigned(self, ordinal: int) -> bool:
+        """Return whether the target's record with this ordinal is certainly not the one in the offset map."""
+        return any(start <= ordinal < end for start, end in self._wanted.reassigned)
 
     def _is_of_another_epoch(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
         """Return whether the source now has a record of a different leader epoch at the offset of a copied record. If

@@ -372,8 +372,9 @@ class LaneHost:
         search = BatchRelocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
         source_compacts = partial(self._lookups.source_compacts, hosted.source.topic)
         compacts = partial(self._lookups.compacts, hosted.target.topic)
-        run = partial(search.run, record, effect, source_compacts, compacts)
-        if hosted.lane.has_policies:
+        policies = hosted.lane.has_policies
+        run = partial(search.run, record, effect, source_compacts, compacts, is_filtered=policies)
+        if policies and self._shaping.changing(hosted.source.topic) is not None:
             run = partial(search.leave_open, record, effect, compacts)
         failed = partial(RebuildAnswer, effect.question, own=(), located=None)
         self._begin(read_and_tell(hosted, effect.question, run, failed))

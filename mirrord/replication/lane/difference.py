@@ -99,13 +99,13 @@ def _unsettled(lane: Lane, answer: CheckAnswer) -> Iterator[int]:
     """Yield ordinals for which a comparison has not determined which record the target holds (see `settles`). All
     ordinals below the lowest of them have the records in the map."""
     yield from (start for start, _ in answer.unwritten)
-    record = lane.record
-    # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`).
+    record, others = lane.record, joined(lane.log.reassigned)
+    yield from (start for each in (*answer.gone, *answer.replaced) for start, _ in within(each, others))
+    # If there are policies, which may change records, the lane waits before it writes (`resuming.decide`). Apart from
+    # batches that an election has brought back, the target then holds the records in the map.
     if record is None or lane.has_policies:
         return
     yield from (start for start, end in answer.replaced if _is_unsent(lane, record, answer, start, end))
-    others = joined(lane.log.reassigned)
-    yield from (start for each in (*answer.gone, *answer.replaced) for start, _ in within(each, others))
     if record.regiven < 0:
         return
     first, until = reassigned_ordinals.in_doubt(lane)

@@ -238,6 +238,8 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
         lane.comparison.rebuild_in_doubt = False
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
         lane.takeover.opened_here = record.grant == 1 and len(answer.bound) > 1 and answer.bound[0] and not lane.sent
+        if is_first and not lane.takeover.opened_here:
+            lane.late_writes.sent_since = lane.resume_position.leader_epoch
         # Otherwise, this very attempt held the lane before, and it knows what it has sent.
         if is_first and not lane.takeover.opened_here and not lane.takeover.left_cleanly:
             lane.late_writes.former_holder_until = now + lane.takeover.barrier_s

@@ -49,13 +49,18 @@ from mirrord.replication.lane.signals import (
     AskRebuild,
     Effects,
     Halted,
+    LaneRecord,
     Lost,
     OwnBatch,
     RebuildAnswer,
     Wake,
 )
 from mirrord.replication.lane.source import last_copied, recorded_epochs
-from mirrord.replication.lane.source.missing_from_target import may_be_cleaned, without_left_out
+from mirrord.replication.lane.source.missing_from_target import (
+    may_be_cleaned,
+    without_left_out,
+    without_undecided,
+)
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     in_doubt,
@@ -66,7 +71,7 @@ from mirrord.replication.lane.target import (
     rebuilt_verdicts,
     target_scan,
 )
-from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
+from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded, known_until
 from mirrord.replication.lane.target.out_of_order import NEVER_REFUSED
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.transitions import RebuildMap, Resume
@@ -139,7 +144,7 @@ def map_recorded(lane: Lane) -> None:
     lane.takeover.opened_here = False
     lane.comparison.later_pending, lane.comparison.later_from = False, None
     lane.comparison.first_ack_pending, lane.comparison.first_ack_check = True, None
-    lane.comparison.due_at, lane.comparison.due_below = NEVER, 0
+    lane.comparison.due_at, lane.comparison.due_below, lane.comparison.equal = NEVER, 0, ()
     lane.log.unread_from = None
     # The lane may have to look up the last ordinals again (see `_displaced_after`), regardless of which batches were
     # refused before.
@@ -196,7 +201,10 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     unread = last_copied.unread_from(lane, found.last)
     where = (found.first, start, lane.log.end)
     earlier = tuple(intervals.joined(lane.log.earlier))
-    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier)]
+    holes = [(hole.first, hole.last + 1) for hole in record.holes]
+    equal = lane.comparison.confirmed(lane.log.end_epoch)
+    confirmed = tuple(part for each in equal for part in intervals.uncovered(each, holes))
+    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier, confirmed)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:
@@ -226,6 +234,9 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
             f"[{start}, {end}) or whether they were never appended",
         )
     own = from_ordinal(answer.own, found.first)
+    located = _decided(lane, lane.record, own, located)
+    if located is None:
+        return _stay(lane, "the target lacks records, and the ledger does not show whether a filter excludes them")
     if not answer.compacts:
         own += target_scan.end_of_deleted(lane, own, found.first)
     read = target_scan.walk(lane, own, found.first)
@@ -258,6 +269,16 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
     return [*_report(lane, facts), effect]
+
+
+def _decided(lane: Lane, record: LaneRecord, own: Sequence[OwnBatch], located: Located) -> Located | None:
+    """Return the result of a search without records that a filter excludes. Return None if it is not known which of the
+    missing records these are (see `without_undecided`)."""
+    found = lane.comparison.differs
+    if not lane.has_policies or found is None:
+        return located
+    placed = list(rebuilt_verdicts.placed(found.first, own, located))
+    return without_undecided(record, found.first, known_until(lane), placed, located)
 
 
 def _report(lane: Lane, facts: Sequence[LaneFact]) -> list[Lost]:
@@ -340,14 +361,14 @@ def _facts(
     lane: Lane, first: int, own: Sequence[OwnBatch], read: target_scan.Reading, located: Located
 ) -> list[LaneFact]:
     ordinal = read.next_ordinal
-    runs = list(located.runs)
+    runs = _runs_again(lane, first, ordinal, own, located)
     follow: list[Run] = []
     for start, end in located.missing:
         follow.append(Run(ordinal, start))
         ordinal += end - start
     behind = Run(ordinal, located.next_offset)
     follow.append(behind)
-    map_runs = Runs([*_leapt(lane, first, (*runs, *follow)[0].ordinal), *runs, *follow])
+    map_runs = Runs([*runs, *follow])
     twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
     absent = rebuilt_verdicts.verdicts(lane.record, first, own, located) if lane.record is not None else []
     verdicts = sorted([*twice, *absent], key=lambda each: each.start)
@@ -393,6 +414,32 @@ def _facts(
     ]
 
 
+def _runs_again(lane: Lane, first: int, end: int, own: Sequence[OwnBatch], located: Located) -> list[Run]:
+    """Return the runs of the ordinals [first, end). Ordinals that the target lacks, and those whose records could not
+    be determined, keep the offsets that the ledger has for them.
+
+    A new run supersedes only the holes and runs that begin at its ordinal or later. The runs of these ordinals are
+    therefore recorded again. If those before the first record that was found were not, the ledger's old holes and runs
+    would remain in effect. If the others were not, the run of the record before them would include their ordinals, and
+    the source offsets that follow this record would lose the verdicts that they have in the ledger.
+    """
+    if lane.record is None:
+        return list(located.runs)
+    found: list[intervals.Interval] = []
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, first)
+        if ordinal + batch.count > first:
+            found += intervals.uncovered((max(ordinal, first), ordinal + batch.count), located.open)
+    placed = Runs([*located.runs])
+    pieces = [(start, behind, placed) for start, behind in found]
+    pieces += [(start, behind, lane.record.source_runs) for start, behind in intervals.uncovered((first, end), found)]
+    runs = Runs()
+    for start, behind, known in sorted(pieces, key=lambda each: each[0]):
+        for ordinal, offset, _ in known.between(start, behind - 1):
+            runs.add(ordinal, offset)
+    return list(runs)
+
+
 def _found_epochs(lane: Lane, own: Sequence[OwnBatch], first: int, end: int) -> tuple[tuple[int, int], ...]:
     """Return the target's leader epochs of the rebuilt ordinals (`MapRebuilt.found_epochs`). The target had no records
     from the ordinal `end` onward, so batches of those ordinals can only have the present epoch or a later one."""
@@ -426,15 +473,3 @@ def _ending(lane: Lane, verdicts: Sequence[Verdict]) -> LaneFact:
         return LaneResumed(lane.id, lane.grant)
     line = f"{lane.source_topic}-{lane.partition}: {loss.line}"
     return LaneHalted(lane.id, lane.grant, loss.reason, line, loss.start, loss.end)
-
-
-def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
-    """Return the ledger's runs for the ordinals in [first, begin), which the target lacks.
-
-    A new run supersedes only the holes and runs that begin at its ordinal or later. The runs that this function returns
-    are therefore recorded again, before the run at `begin`. If they were not, the ledger's old holes and runs for these
-    ordinals would remain in effect.
-    """
-    if lane.record is None or first >= begin:
-        return []
-    return [Run(ordinal, offset) for ordinal, offset, _ in lane.record.source_runs.between(first, begin - 1)]

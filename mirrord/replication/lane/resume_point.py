@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, TakeoverChecked, VerdictGiven
 from mirrord.ledger.seeks import pending
+from mirrord.model.intervals import joined
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake, seek
 from mirrord.replication.lane.correlation import append, ask
@@ -144,9 +145,9 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
         )
         start = min(target_scan.first_offset_of(lane, begun), lane.log.end, begins)
         epochs = recorded_epochs.known_epochs(lane, first)
-        return [
-            AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.log.end, _continues_at(lane), epochs)
-        ]
+        where = first, ordinal - 1, start, lane.log.end, _continues_at(lane)
+        reassigned = tuple(joined(lane.log.reassigned))
+        return [AskCheck(ask(lane), lane.producer_id, *where, epochs, reassigned)]
     return _bind_holes(lane)
 
 
@@ -294,6 +295,7 @@ def copy(lane: Lane) -> Effects:
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
     lane.sent_below = max(lane.sent_below, ordinal)
+    lane.late_writes.sent_since = min(lane.late_writes.sent_since, lane.log.end_epoch)
     lane.trusted = min(lane.trusted, ordinal)  # a late batch may contain records that were acknowledged and then lost
     lane.expected = lane.log.end
     lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)

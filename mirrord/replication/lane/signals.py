@@ -452,6 +452,9 @@ class AskCheck(msgspec.Struct, frozen=True):
     """Pairs (ordinal, source epoch): the records from this ordinal onward were copied from batches of this epoch. If
     the record at a source offset now has a different epoch, the source has lost the copied record, and a difference
     between the two records does not count."""
+    reassigned: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) that were certainly assigned to other records after the batches in the target had been
+    appended (see `evidence.reassigned_since`)."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
@@ -469,6 +472,8 @@ class AskRebuild(msgspec.Struct, frozen=True):
     earlier: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) of batches that an election has brought back (see `evidence.note_earlier`). More than one
     record may have been sent under these ordinals."""
+    confirmed: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) of which a comparison in the same target log has confirmed that the offset map is right."""
 
 
 class AskOrigins(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from mirrord.ledger.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 from mirrord.replication.lane.dead_letter_signals import Parking
-from mirrord.replication.lane.limits import Limits, Reach
+from mirrord.replication.lane.limits import NEVER, Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
 from mirrord.replication.lane.signals import (
@@ -122,6 +122,9 @@ class LateWrites:
     sent_before: int = 0
     """Ordinals below this one may have been sent by this attempt to host the lane before they were assigned to other
     records."""
+    sent_since: int = NEVER
+    """The lowest leader epoch of the target in which this attempt to host the lane, or its former holder, may have sent
+    batches. -1 if it is not known."""
     in_doubt_below: int = -1
     """Batches with ordinals below this one that were sent in this attempt to host the lane may still be appended,
     although the lane no longer waits for their answers. -1 if there are no such batches."""

@@ -11,10 +11,11 @@ from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.replication.lane.lane_record import LaneRecord
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.source.copied_pieces import highest_copied
+from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
+from mirrord.replication.lane.source.declared_runs import decided_below
 from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
 from mirrord.replication.lane.source.recorded_epochs import epoch_at
-from mirrord.replication.lane.target.batch_relocation import SourceBatch, replaced
+from mirrord.replication.lane.target.batch_relocation import LOOK_AROUND, SourceBatch, replaced
 from mirrord.replication.lane.target.relocation_result import Located
 
 
@@ -60,6 +61,54 @@ def _filtered(record: LaneRecord) -> Iterator[LeftOut]:
         latest = epoch_at(record.epochs, ordinal) if is_next else -1
         earliest = -1 if before is None or latest < 0 else epoch_at(record.epochs, before[1])
         yield LeftOut(each.start, each.end, each.reason, earliest, latest)
+
+
+def without_undecided(
+    record: LaneRecord, first: int, until: int, placed: Sequence[Interval], located: Located
+) -> Located | None:
+    """Return the result of a search in a lane with a filter, as far as the ledger contains the decisions of the filter.
+
+    The result ends before the first missing record on which there is no decision: the lane reads it again, and asks the
+    filter. `placed` contains the source offsets of the target's records from the ordinal `first` onward. If some of
+    them are after that record, the lane would copy them a second time. In this case, return None. All ordinals below
+    `until` were acknowledged, so the ledger explains all offsets between those of their records.
+    """
+    excluded = [part for each in _between(record, first, until) for part in _spans_of(each, located)]
+    kept = list(_kept(record, first, max(until, decided_below(record)), located))
+    missing = [part for whole in located.missing for part in uncovered(whole, excluded)]
+    begin = min((start for whole in missing for start, _ in uncovered(whole, kept)), default=located.next_offset)
+    if any(end > begin for _, end in placed):
+        return None
+    left = tuple((start, min(end, begin)) for start, end in missing if start < begin)
+    return msgspec.structs.replace(located, missing=left, next_offset=begin)
+
+
+def _between(record: LaneRecord, first: int, until: int) -> Iterator[LeftOut]:
+    """Yield the source offsets between consecutive records below the ordinal `until`, and the epochs that records at
+    these offsets may have had. The ledger's state contains only the newest verdicts on such records. The result begins
+    with the records that a search from the ordinal `first` onward includes (see `batch_relocation.search_range`)."""
+    first = max(first - LOOK_AROUND, record.source_runs.at(0).ordinal)
+    pieces = list(record.source_runs.between(first, until - 1)) if first < until else []
+    # The epochs of records that a rebuild could not determine are not known.
+    known = [(ordinal, epoch) for ordinal, epoch in record.epochs if epoch >= 0]
+    for (ordinal, offset, length), (following, behind, _) in pairwise(pieces):
+        if offset + length < behind:
+            earliest = epoch_at(record.epochs, ordinal + length - 1)
+            latest = epoch_at(record.epochs, following)
+            latest = latest if latest >= 0 else next((epoch for at, epoch in known if at > following), -1)
+            yield LeftOut(offset + length, behind, "filtered", earliest, latest)
+
+
+def _kept(record: LaneRecord, first: int, end: int, located: Located) -> Iterator[Interval]:
+    """Yield the source offsets of the records that are to be copied under the ordinals from `first` up to `end`,
+    according to the ledger. Records that the source has replaced since are omitted. The last run in the ledger decides
+    only on those of its records that were acknowledged (see `declared_runs.decided_below`)."""
+    batches = [SourceBatch(*each[:2], {}, None, each[2]) for each in _epochs(located)]
+    for piece in mapped(record, first, end - 1) if first < end else ():
+        ordinal, offset, length = piece
+        others = replaced(record.epochs, [piece], batches)
+        gone = [(offset + start - ordinal, offset + behind - ordinal) for start, behind in others]
+        yield from uncovered((offset, offset + length), gone)
 
 
 def may_be_cleaned(record: LaneRecord, first: int, located: Located) -> Sequence[Interval]:

@@ -169,6 +169,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
     ordinal = ordinal_of(record, record.holes[0].first, lane.next_ordinal, offset - 1)
     epoch = UNKNOWN if ordinal is None else epoch_at(known_epochs(lane, ordinal), ordinal)
     if epoch >= 0:
+        lane.seen.note(lane.position, UNKNOWN)  # the records in between may have other epochs
         lane.seen.note(offset - 1, epoch)
         lane.seen.reach(offset)
 
@@ -315,10 +316,9 @@ def begin_run(lane: Lane) -> None:
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
     """Return whether the lane has appended a `truncated` verdict that has not taken effect yet. A progress record that
-    was saved at this point would hide the fact that the source has lost copied records."""
-    ordinal, verdicts = lane.unbound
-    waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
-    return waits and any(verdict.reason == "truncated" for verdict in verdicts)
+    was saved at this point would hide the fact that the source has lost copied records: it would contain the epoch of
+    the records that the lane has read at their offsets since."""
+    return any(tag <= lane.history.loss_tag for tag, _ in lane.intents)
 
 
 def unrecorded(lane: Lane) -> Epochs:
@@ -419,6 +419,7 @@ def go_back(lane: Lane, to: int) -> None:
     lane.position = to
     if record is not None and lane.seen.before(to) < 0:
         _seed(lane, record.epochs, lane.next_ordinal)
+        lane.seen.truncate(to)  # the ledger does not say yet that the source has lost the record at this offset
     lane.epoch = lane.history.recorded_epoch = lane.seen.before(to)  # negative if it is not known
     lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
 

@@ -60,3 +60,5 @@ class SourceHistory:
     vanished_position: int = -1
     """The position at which the source lacked a record that was to be copied again, and at which the lane has therefore
     already requested a new lookup of all such records."""
+    loss_tag: int = 0
+    """The tag of the last append that contains a `truncated` verdict."""

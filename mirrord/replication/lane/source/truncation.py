@@ -352,6 +352,7 @@ def _lose_promised(lane: Lane, start: int, log: tuple[int, int]) -> Effects:
     rewound = position_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
+    lane.history.loss_tag = effect.tag
     return [StopFetch(), *_lost(lane, gone, "copied"), effect]
 
 
@@ -440,5 +441,6 @@ def _go_back(lane: Lane, start: int, gone: Verdict, what: str) -> Effects:
     rewound = position_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
+    lane.history.loss_tag = effect.tag
     lane.history.new_epochs.clear()
     return [*_lost(lane, gone, what), effect, *intake.want_more(lane)]

@@ -60,6 +60,24 @@ class SourceBatch(NamedTuple):
     """The leader epoch of the batch, or -1 if it has none."""
 
 
+class LedgerAnswers(NamedTuple):
+    """What `locate` needs to know from the ledger."""
+
+    opens: Callable[[int], bool] = lambda _: False
+    """Returns whether the record of an ordinal must be left unplaced if the source no longer has that record."""
+    named: Callable[[int], int | None] = lambda _: None
+    """Returns the source offset to which the ledger maps an ordinal."""
+    explained: int = 0
+    """The result of `explained_until`."""
+    confirmed: Sequence[Interval] = ()
+    """Ordinals [start, end) to which `named` is known to assign the right offsets."""
+    is_filtered: bool = False
+    """Whether the lane has a filter. The records of a batch then need not be consecutive in the source."""
+
+
+_NO_LEDGER = LedgerAnswers()
+
+
 class Unplaced(Exception):
     """Raised when there is no way, or more than one way, to assign source offsets to the target's records. The message
     says why."""
@@ -113,6 +131,20 @@ def last_below(record: LaneRecord, first: int) -> int:
     if known is None:
         return runs.at(0).offset - 1
     return min([known, *(start - 1 for ordinal, start in record.truncations if first <= ordinal)])
+
+
+def explained_until(record: LaneRecord, first: int, standing: Sequence[TargetBatch]) -> int:
+    """Return a source offset below which the ledger explains everything that the source no longer has, so the lane need
+    not read these offsets again to record a verdict. If it did, the verdict would replace those that the ledger has.
+
+    The offsets of lower ordinals whose records a rebuild could not determine (`HoleFound.is_open`) have the verdict
+    "unexplained". If the target has no record of the ordinal `first` or a higher one, all offsets below that of this
+    ordinal have a verdict or belong to lower ordinals.
+    """
+    runs = record.source_runs
+    unknown = [(hole.first, min(hole.last, first - 1)) for hole in record.holes if hole.is_open and hole.first < first]
+    ends = [offset + length for each in unknown for _, offset, length in runs.between(*each)]
+    return max([*ends, (runs.offset_of(first) or 0) if not standing else 0], default=0)
 
 
 def open_ordinals(record: LaneRecord, unread_from: int = -1) -> Callable[[int], bool]:
@@ -178,6 +210,11 @@ class _Source:
         self.known = counts.keys()
         self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
 
+    def has(self, offset: int) -> bool:
+        """Return whether the source has a record at this offset."""
+        at = bisect_left(self.offsets, offset)
+        return at < len(self.offsets) and self.offsets[at] == offset
+
     def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `following`.
@@ -221,21 +258,23 @@ def locate(
     covered: Sequence[Range],
     before: int,
     searched: Range,
-    opens: Callable[[int], bool] = lambda _: False,
-    named: Callable[[int], int | None] = lambda _: None,
+    ledger: LedgerAnswers = _NO_LEDGER,
 ) -> Located:
     """Return the source offset of each ordinal. Also return the source offsets of records that are in the target twice,
     and of records that the target lacks.
 
     `standing` contains the lane's own batches in the order of the target log. `originals` contains all source batches
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
-    these ordinals. `opens` returns whether the record of an ordinal must be left unplaced if the source no longer has
-    that record. `named` returns the offset to which the ledger maps an ordinal. Raises `Unplaced` if the offsets cannot
-    be determined.
+    these ordinals. Raises `Unplaced` if the offsets cannot be determined.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, opens)
+    search = _alone if ledger.is_filtered else _anchored
+    found = [_confirmed(source, batch, search(source, batch), ledger) for batch in standing]
+    if ledger.is_filtered:
+        offsets = _without_unknown(standing, found, ledger.opens)
+    else:
+        offsets = _fill(source, standing, found, before, ledger.opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -245,7 +284,8 @@ def locate(
     # An undetermined record may be any source record up to `furthest`. Source records up to that offset that were never
     # copied therefore count as missing. A run may also contain offsets that the source does not have yet. The records
     # at those offsets were never read.
-    furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
+    open_offsets = (ledger.named(ordinal) or 0 for start, end in left for ordinal in range(start, end))
+    furthest = min(max(ledger.explained - 1, max(open_offsets, default=-1)), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not _within(covered, offset))
@@ -298,6 +338,45 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
     if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
         raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found
+
+
+def _alone(source: _Source, batch: TargetBatch) -> list[int | None]:
+    """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
+    two records of the batch, so each record is searched for on its own."""
+    found: list[int | None] = []
+    for ordinal, content in enumerate(batch.contents, batch.first):
+        if content is None:
+            raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
+        if content in source.known and content not in source.unique:
+            raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
+        found.append(source.offsets[source.unique[content]] if content in source.unique else None)
+    return found
+
+
+def _without_unknown(
+    standing: Sequence[TargetBatch], found: Sequence[Sequence[int | None]], opens: Callable[[int], bool]
+) -> list[int | None]:
+    """Return the same as `_fill` for a lane with a filter. Free offsets do not show where a record was, because the
+    records at these offsets may have been excluded."""
+    for batch, offsets in zip(standing, found, strict=True):
+        for ordinal, offset in enumerate(offsets, batch.first):
+            if offset is None and not opens(ordinal):
+                raise Unplaced(
+                    f"the source no longer holds the record of ordinal {ordinal}, and a filter excludes other records"
+                )
+    return [offset for batch in found for offset in batch]
+
+
+def _confirmed(
+    source: _Source, batch: TargetBatch, found: Sequence[int | None], ledger: LedgerAnswers
+) -> list[int | None]:
+    """Add the offsets of records that the source no longer has, if a comparison has confirmed them."""
+    offsets: list[int | None] = []
+    for ordinal, offset in enumerate(found, batch.first):
+        is_known = offset is None and _within(ledger.confirmed, ordinal) and not ledger.opens(ordinal)
+        named = ledger.named(ordinal) if is_known and batch.contents[ordinal - batch.first] is not None else None
+        offsets.append(offset if named is None or source.has(named) else named)
+    return offsets
 
 
 def _fill(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mirrord.ledger.facts.core import TakeoverChecked
+from mirrord.model.intervals import Interval, joined
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import AskCheck
 from mirrord.replication.lane.target.resume_position import ResumePosition
@@ -15,6 +16,10 @@ class ComparisonState:
 
     compared: int = -1
     """Ordinals below this one need no further comparison in this round, even if the ledger does not show this yet."""
+    equal: tuple[Interval, ...] = ()
+    """Ordinals [start, end) of which a comparison has confirmed that the offset map is right. They are valid only in
+    the target log of the leader epoch `equal_in`: an election may bring back a different log."""
+    equal_in: int = -1
     differs: TakeoverChecked | None = None
     """The comparison that found a difference between target and source. None after the offset map has been rebuilt."""
     rebuilt_until: int = 0
@@ -62,3 +67,14 @@ class ComparisonState:
         """Return whether records with ordinals above `last` still have to be compared."""
         check = self.first_ack_check
         return self.later_pending or last < self.due_at < NEVER or (check is not None and check.last > last)
+
+    def note_equal(self, first: int, end: int, leader_epoch: int) -> None:
+        """Note that a comparison has confirmed the offset map of the ordinals [first, end) in the log of the leader
+        with this epoch."""
+        self.equal = tuple(joined((*self.confirmed(leader_epoch), (first, end))))
+        self.equal_in = leader_epoch
+
+    def confirmed(self, leader_epoch: int) -> tuple[Interval, ...]:
+        """Return the ordinals of which comparisons have confirmed the offset map, in the log of the leader with this
+        epoch."""
+        return self.equal if leader_epoch == self.equal_in else ()

@@ -187,7 +187,9 @@ def reassigned_since(record: LaneRecord, own: Sequence[OwnBatch], near: int) -> 
         found: list[Interval] = []
         for piece, rebuild in _by_rebuild(record.rebuilds, first, first + batch.count):
             later = record.rewinds[rebuild.rewinds :] if rebuild is not None else record.rewinds
-            starts = (max(each.first, each.ordinal) for _, each in later if 0 <= batch.leader_epoch < each.leader_epoch)
+            starts = (
+                max(each.first, each.ordinal) for _, each in later if 0 <= batch.leader_epoch < each.reassigned_in
+            )
             found += [(max(start, piece[0]), piece[1]) for start in starts if start < piece[1]]
             found += _not_rebuilt(rebuild, piece, batch.leader_epoch) if rebuild is not None else ()
         unknown = [(hole.first, hole.last + 1) for hole in record.holes if hole.is_open] if found else []

@@ -18,6 +18,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Effects, Wake
 from mirrord.replication.lane.state import Lane
@@ -133,6 +134,15 @@ def note_end_question(lane: Lane, now: float) -> None:
 def sent_until(lane: Lane) -> int:
     """Return the ordinal after the last one that is known to have been sent, whichever record it was assigned to."""
     return max(lane.sent_below, lane.late_writes.sent_before)
+
+
+def earlier_leaders_until(lane: Lane) -> int:
+    """Return the ordinal up to which an earlier leader of the target partition may have appended batches that the
+    present leader's log lacks. Return 0 if no batch can have been sent to an earlier leader."""
+    if lane.late_writes.sent_since >= lane.log.end_epoch:
+        return 0
+    is_unknown = lane.comparison.later_pending or lane.comparison.first_ack_pending
+    return NEVER if is_unknown else sent_until(lane)
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:

@@ -23,7 +23,7 @@ from mirrord.replication.lane.source.copied_epochs import first_other
 from mirrord.replication.lane.source.copied_pieces import mapped
 from mirrord.replication.lane.source.recorded_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import epoch_ends, missing_ordinals
+from mirrord.replication.lane.target import epoch_ends, in_doubt, missing_ordinals
 from mirrord.replication.lane.target.acknowledged_records import AcknowledgedPart, assigned_again
 from mirrord.replication.lane.target.evidence import known_until, saved_until, unproven_until
 from mirrord.replication.lane.target.superseded_records import MOST_RANGES
@@ -36,15 +36,16 @@ holder, not that of a former one."""
 def rewound_by(
     lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]] = ()
 ) -> Rewound | None:
-    """Return the `Rewound` that the fact with these runs has to contain. Return None if no acknowledged ordinal is
-    reassigned, because in that case no saved resume position can be too high.
+    """Return the `Rewound` that the fact with these runs has to contain. Return None if none of the reassigned ordinals
+    was acknowledged, or may be in the log of an earlier leader with another record: in that case, no saved resume
+    position can be too high, and no election can bring back a batch with that record.
 
     All records below the resume position `position` are known to be in the target log. `epochs` contains the pairs
     (ordinal, leader epoch of the source) in the same fact. A record from a different epoch is a different record, even
     at the same source offset. If acknowledged ordinals are reassigned, the lane also notes that their acknowledgements
     no longer apply.
     """
-    record, until = lane.record, max(known_until(lane), saved_until(lane))
+    record, until = lane.record, max(known_until(lane), saved_until(lane), in_doubt.earlier_leaders_until(lane))
     if record is None or not runs or until <= runs[0].ordinal:
         return None
     first = first_other(lane, record, epochs, first_changed(record.source_runs, runs))
@@ -137,9 +138,10 @@ def unproven(lane: Lane, runs: Sequence[Run]) -> Rewound | None:
 
 
 def _rewound(lane: Lane, first: int, position: ResumePosition) -> Rewound:
-    leader_epoch = position.leader_epoch
+    leader_epoch, now = position.leader_epoch, lane.log.end_epoch
     ends = epoch_ends.earlier(lane, leader_epoch)
-    return Rewound(first, position.ordinal, position.target_offset, leader_epoch, ends)
+    later = now if now > leader_epoch else -1
+    return Rewound(first, position.ordinal, position.target_offset, leader_epoch, ends, later)
 
 
 def first_changed(known: Runs, runs: Sequence[Run]) -> int:

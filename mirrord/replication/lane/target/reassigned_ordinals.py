@@ -111,6 +111,8 @@ def compare_again(lane: Lane, ordinal: int) -> Effects:
 def compared(lane: Lane, answer: CheckAnswer, *, is_all: bool) -> None:
     """Remember that these ordinals have been compared. `is_all` says that no batch that was sent earlier can be
     appended after the compared ones (see `TakeoverChecked.is_all`)."""
+    if answer.outcome == "equal" and answer.first < answer.equal_until:
+        lane.comparison.note_equal(answer.first, answer.equal_until, lane.log.end_epoch)
     check = lane.comparison.first_ack_check
     if check is not None and answer.first <= check.first <= check.last <= answer.last:
         lane.comparison.first_ack_check = None

@@ -29,7 +29,7 @@ def verdicts(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: L
     However, if the target has records whose source offsets could not be determined, all of these offsets are
     "unexplained", because the records may be at any of them.
     """
-    taken = joined([*located.missing, *covered_below(record, first), *_placed(first, own, located)])
+    taken = joined([*located.missing, *covered_below(record, first), *placed(first, own, located)])
     left_out = _by_reason(located.left_out)
     found: list[Verdict] = []
     for whole in _formerly_mapped(record, first, located.next_offset):
@@ -91,7 +91,7 @@ def _formerly_mapped(record: LaneRecord, first: int, end: int) -> list[Interval]
     return joined((offset, min(offset + length, end)) for _, offset, length in pieces if offset < end)
 
 
-def _placed(first: int, own: Sequence[OwnBatch], located: Located) -> Iterator[Interval]:
+def placed(first: int, own: Sequence[OwnBatch], located: Located) -> Iterator[Interval]:
     """Yield the source offsets of the lane's own batches in the target."""
     runs = Runs([*located.runs])
     begins = [nearest(batch.base_sequence, first) for batch in own]

@@ -29,12 +29,14 @@ def relocated(
     runs: tuple[Run, ...] = (Run(0, 0),),
     *others: AnyFact,
     unread_from: int = -1,
-    has_policies: bool = False,
+    changes: bool = False,
+    is_filtered: bool = False,
     is_compacted: bool = False,
     regiven: bool = False,
 ) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
-    ledger has the runs `runs` and other facts, and may say that other records were sent before (`regiven`)."""
+    ledger has the runs `runs` and other facts, and may say that other records were sent before (`regiven`). The lane
+    may have a policy that changes records, or a filter."""
     target = FakeTarget()
     target.brokers[0].append(Stored(0, len(numbers), PRODUCER, 0, 0, 1, numbers, 1))
     target.high_watermark = len(numbers)
@@ -47,9 +49,9 @@ def relocated(
         return is_compacted
 
     wanted = AskRebuild(1, PRODUCER, first, first, len(numbers), unread_from)
-    if has_policies:
+    if changes:
         return at_once(search.leave_open(play.record, wanted, compacts))
-    return at_once(search.run(play.record, wanted, compacts, compacts))
+    return at_once(search.run(play.record, wanted, compacts, compacts, is_filtered=is_filtered))
 
 
 class Ends:
@@ -200,13 +202,13 @@ def deleted(later: int = 0) -> FakeSource:
 LEAPT = (Run(0, 0), Run(2, 4))
 
 
-@pytest.mark.parametrize("has_policies", [False, True])
-def test_the_offsets_of_records_under_unread_ordinals_are_not_known(*, has_policies: bool) -> None:
+@pytest.mark.parametrize(("changes", "is_filtered"), [(False, False), (True, True), (False, True)])
+def test_the_offsets_of_records_under_unread_ordinals_are_not_known(*, changes: bool, is_filtered: bool) -> None:
     """FALSE TRUNCATION. The source did not have an offset 4 or 5 yet, and the lane took it for truncated. Or it stayed
     halted, because the records go through a policy."""
     source = deleted()
     numbers = tuple(sorted(source.offset_of)[:4])
-    answer = relocated(source, numbers, 2, LEAPT, unread_from=2, has_policies=has_policies)
+    answer = relocated(source, numbers, 2, LEAPT, unread_from=2, changes=changes, is_filtered=is_filtered)
     assert answer.located is not None, answer.trouble
     assert (answer.located.open, answer.located.next_offset) == (((2, 4),), 4)
     assert (answer.located.missing, answer.located.source_start) == ((), 4)
@@ -214,9 +216,39 @@ def test_the_offsets_of_records_under_unread_ordinals_are_not_known(*, has_polic
 
 
 @pytest.mark.parametrize(("unread_from", "later"), [(2, 1), (3, 0), (-1, 0)])
-def test_records_that_go_through_a_policy_are_not_searched_for(unread_from: int, later: int) -> None:
+def test_records_that_a_policy_changes_are_not_searched_for(unread_from: int, later: int) -> None:
     """If the source has later records, the former batch may contain some of them as well."""
     source = deleted(later)
     numbers = tuple(sorted(source.offset_of)[:4])
-    answer = relocated(source, numbers, 2, LEAPT, unread_from=unread_from, has_policies=True)
+    answer = relocated(source, numbers, 2, LEAPT, unread_from=unread_from, changes=True)
     assert (answer.located, answer.trouble) == (None, POLICY)
+
+
+def test_a_filter_may_have_excluded_records_between_those_of_a_batch() -> None:
+    """NEEDLESS HALT. The contents of the copies show where they come from, because a filter changes no records."""
+    source = FakeSource(Random(0))
+    source.append(6, 1)
+    numbers = sorted(source.offset_of)
+    copied = (numbers[1], numbers[3], numbers[4])
+    answer = relocated(source, copied, runs=(Run(0, 0), Run(1, 3)), is_filtered=True)
+    assert answer.located is not None, answer.trouble
+    assert (answer.located.runs, answer.located.next_offset) == ((Run(0, 1), Run(1, 3)), 5)
+    assert answer.located.missing == ((0, 1), (2, 3)), "the ledger shows which of these the filter excludes"
+
+
+def test_free_offsets_do_not_show_what_a_filter_has_kept() -> None:
+    """The source has deleted offsets 0 and 1. The filter may have excluded one of their records."""
+    source = FakeSource(Random(0))
+    source.append(2, 1)
+    source.append(2, 1)
+    source.expire(1)
+    numbers = tuple(sorted(source.offset_of))
+    assert relocated(source, numbers).located is not None
+    answer = relocated(source, numbers, is_filtered=True)
+    assert (answer.located, answer.trouble) == (
+        None,
+        "the source no longer holds the record of ordinal 0, and a filter excludes other records",
+    )
+    answer = relocated(source, numbers, is_filtered=True, regiven=True)
+    assert answer.located is not None
+    assert (answer.located.runs, answer.located.open) == ((Run(2, 2),), ((0, 2),))

@@ -53,10 +53,11 @@ def retake(
     source_offset: int,
     epoch: int = 1,
     epoch_ends: tuple[tuple[int, int], ...] = (),
+    rewinds: int = 0,
 ) -> None:
     """Another holder takes the lane with this mark."""
     mark = progress_at(ordinal, state="copying", epoch=epoch)
-    mark = msgspec.structs.replace(mark, target_offset=target_offset, source_offset=source_offset)
+    mark = msgspec.structs.replace(mark, target_offset=target_offset, source_offset=source_offset, rewinds=rewinds)
     play.take(msgspec.structs.replace(mark, grant=play.record.grant, epoch_ends=epoch_ends))
 
 
@@ -160,7 +161,7 @@ def test_a_loss_after_a_shortened_plan_does_not_halt_the_lane() -> None:
     """The ledger has a run after an aborted record when the lane is taken over, and retention removes 20 to 24."""
     play = shortened()
     play.fold(SourceRun(LANE, play.record.grant, (Run(31, 22),), (Verdict(21, 22, "aborted"),)))
-    retake(play, 30, 20, 20, epoch=2)
+    retake(play, 30, 20, 20, epoch=2, rewinds=len(play.record.rewinds))
     effects = compared(play, play.ask_target(20, epoch=2, last=29))
     play.bind_all(effects)
     fetch = one(effects, FetchFrom)

@@ -202,6 +202,42 @@ def test_a_map_rebuilt_without_records_in_the_target_names_no_range(play: Play) 
     assert given.note == "the target has no records from ordinal 10 on: 0 follow"
 
 
+def test_a_search_knows_which_ordinals_were_confirmed_in_this_log(play: Play) -> None:
+    """NEEDLESS HALT. A comparison had confirmed the map. When records that were to be copied again vanished, the whole
+    map since the takeover was rebuilt, and the place of a record that the source had lost since was not known."""
+    play.begin("second")
+    play.sandwich(16)
+    (check,) = play.tell(ScanAnswer(play.lane.asked, 0, "resume", 9, 16, (OwnBatch(9, 7, 9, 0),)))
+    play.lane.comparison.later_from = play.lane.resume_position
+    assert isinstance(check, AskCheck)
+    play.tell(CheckAnswer(check.question, 0, 10, 15, "equal", equal_until=16))
+    play.fold(HoleFound(LANE, 2, 12, 12, 16, 17))
+    difference.vanished(play.lane, 0.0)
+    play.bind(play.tell(Woken(-1)))
+    (asked,) = play.sandwich(16)
+    assert isinstance(asked, AskRebuild)
+    assert (asked.first, asked.confirmed) == (10, ((10, 12), (13, 16)))
+    assert play.lane.comparison.confirmed(2) == (), "another leader may have another log"
+
+
+@pytest.mark.parametrize("is_lacking", [False, True])
+def test_offsets_after_a_found_record_keep_their_verdicts(play: Play, *, is_lacking: bool) -> None:
+    """LIE. The target lacks the records from ordinal 12 on, or they are unknown. The run of the record before them
+    included their ordinals. Offsets 12 and 13, which a filter had excluded, then counted as copied."""
+    play.fold(SourceRun(LANE, 1, (Run(12, 14),), (Verdict(12, 14, "filtered"),)))
+    play.bind(play.differ())
+    play.sandwich(16)
+    later = OwnBatch(15, 1, 15, 0) if is_lacking else OwnBatch(12, 4, 12, 0)
+    located = Located((Run(10, 10), Run(15, 17)), (), ((14, 17),), 18) if is_lacking else None
+    located = located or Located((Run(10, 10),), (), (), 18, open=((12, 16),))
+    effects = play.tell(RebuildAnswer(play.lane.asked, 0, (OwnBatch(10, 2, 10, 0), later), located))
+    play.bind([each for each in effects if isinstance(each, Append)])
+    assert play.record.verdicts.counts["filtered"] == 2
+    behind = [14, 15, 16] if is_lacking else [18]
+    mapped = [play.record.source_runs.offset_of(ordinal) for ordinal in range(10, 16 + len(behind))]
+    assert mapped == [10, 11, 14, 15, 16, 17, *behind]
+
+
 def test_records_in_neither_log_are_expired(play: Play) -> None:
     # Ordinals 13 and 14, for the map offsets 13 and 14, were jumped over; the source has deleted what precedes 14. The
     # map's offsets 10 to 12 were never appended.

@@ -4,9 +4,19 @@ import pytest
 
 from mirrord.ledger.facts.core import HoleFound, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.signals import Chunk, Effects, FetchFrom, Lost
+from mirrord.replication.lane.signals import (
+    Append,
+    AskDivergence,
+    Chunk,
+    DivergenceAnswer,
+    Effects,
+    FetchFrom,
+    Lost,
+    ProduceAnswer,
+)
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from tests.unit.replication.lane.source.test_source_epochs import chunk, data
 from tests.unit.replication.lane.test_eighth_faults import judged, read
 from tests.unit.replication.lane.test_fourth_faults import retake
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -88,3 +98,61 @@ def test_the_next_holder_notices_that_all_lost_records_were_replaced() -> None:
     effects = read(play, play.ask_target(12, epoch=3), (3, 12), own=(), others=((0, 12),))
     fetch = one(effects, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (10, 0)
+
+
+def behind_a_hole() -> tuple[Faulty, FetchFrom]:
+    """Ordinals 2 and 3 were a hole, and the lane has just copied them again, as ordinals 10 and 11. The source offsets
+    up to 5 are of epoch 1, 6 and 7 are of epoch 2, and 8 and 9 of epoch 3."""
+    epochs = ((0, 1), (6, 2), (8, 3), (10, 1), (12, 3))
+    play = opened(
+        SourceRun(LANE, 1, (Run(0, 0), Run(10, 2), Run(12, 10)), (), epochs),
+        TargetRun(LANE, 1, 0, 0, 1),
+        TargetRun(LANE, 1, 4, 2, 1),
+        HoleFound(LANE, 1, 2, 3, 10, 12),
+    )
+    retake(play, 10, 8, 2)
+    effects = play.ask_target(8, last=9)
+    asked = one(play.bind_all(effects) or effects, AskDivergence)
+    assert (asked.position, asked.epoch) == (10, 3)
+    fetch = one(play.tell(DivergenceAnswer(asked.question, 0)), FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (2, 1)
+    fetch = one(play.tell(chunk(fetch, data((2, 2, 1, 0)))), FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (10, 3)
+    for each in list(play.lane.in_flight):
+        play.tell(ProduceAnswer(play.lane.round, each, 0, 8))
+    return play, fetch
+
+
+def lost(play: Faulty, fetch: FetchFrom, epoch: int, end: int) -> tuple[FetchFrom, SourceRun]:
+    """The source log has this epoch up to this offset, and then a later one than that of the fetch. Return the next
+    fetch, and the fact about the loss."""
+    effects = play.tell(chunk(fetch, bytearray(), diverging_epoch=epoch, diverging_end=end))
+    fact = next(fact for fact in one(effects, Append).facts if isinstance(fact, SourceRun))
+    play.bind_all(effects)
+    return one(effects, FetchFrom), fact
+
+
+def test_the_epochs_of_records_over_which_a_plan_jumps_are_those_in_the_ledger() -> None:
+    """DOUBLE. The source lost epoch 3, and had more records of epoch 2 instead. The lane fetched them with epoch 1, as
+    if this epoch lasted up to the offset to which it had jumped. It took the answer for a loss of epoch 2, and copied
+    offsets 6 and 7 a second time."""
+    play, fetch = behind_a_hole()
+    fetch, fact = lost(play, fetch, 2, 12)
+    assert (fact.runs, fact.verdicts) == ((Run(12, 8),), (Verdict(8, 10, "truncated"),))
+    assert (fetch.position, fetch.last_epoch) == (8, 2)
+
+
+def test_the_epoch_of_lost_records_is_forgotten_although_the_ledger_still_has_it() -> None:
+    """DOUBLE. When the source lost epoch 5 as well, the lane still had epoch 3 for offset 8, as in the ledger before
+    the first loss. It went back to this offset, and copied the records of epoch 2 a second time."""
+    play, fetch = behind_a_hole()
+    fetch, _ = lost(play, fetch, 2, 12)
+    effects = play.tell(chunk(fetch, data((8, 4, 2, 0), (12, 2, 5, 0))))
+    fetch = one(effects, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (14, 5)
+    play.bind_all(effects)
+    while play.lane.in_flight:
+        play.tell(ProduceAnswer(play.lane.round, play.lane.in_flight[0], 0, play.lane.expected))
+    fetch, fact = lost(play, fetch, 2, 15)
+    assert (fact.runs, fact.verdicts) == ((Run(18, 12),), (Verdict(12, 14, "truncated"),))
+    assert (fetch.position, fetch.last_epoch) == (12, 2)

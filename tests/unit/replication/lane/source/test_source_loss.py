@@ -7,6 +7,7 @@ from mirrord.ledger.facts.core import HoleFound, LaneHalted, SourceRun, Verdict
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -269,3 +270,26 @@ def test_a_chunk_does_not_wait_for_what_is_known_to_be_lost_by_now(leapt: Leapt)
     (again,) = play.tell(Woken(wake.question))
     assert isinstance(again, FetchFrom)
     assert play.lane.history.unconfirmed_chunk is None
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_no_position_is_saved_before_the_ledger_has_the_loss(*, drains: bool) -> None:
+    """LOSS. The lane had gone on to read, and had appended a later run as well. The position contained the epoch of the
+    new records. The next holder fetched with it, and did not notice the loss before it."""
+    lane, record, fetch = idle()
+    for tag in list(lane.notes):
+        step(lane, 0.0, Bound(tag, (True,), record))
+    assert progress_record(lane, 1, 1) is not None
+    effects = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
+    effects += step(lane, 0.0, chunk(fetch_of(effects), data((5, 1, 4, 0))))
+    fetch = fetch_of(effects[-1:])
+    effects += step(lane, 0.0, chunk(fetch, data((6, 1, 4, CONTROL | TRANSACTIONAL), (7, 1, 4, 0))))
+    appends = [each for each in effects if isinstance(each, Append)]
+    runs = [fact.runs for each in appends for fact in each.facts if isinstance(fact, SourceRun)]
+    assert runs == [(Run(6, 5),), (Run(6, 5),), (Run(7, 7),)]
+    if drains:
+        step(lane, 0.0, Drain())
+    assert progress_record(lane, 1, 1) is None
+    if not drains:
+        step(lane, 0.0, Bound(appends[0].tag, (True,), record))
+        assert progress_record(lane, 1, 1) is not None

@@ -6,11 +6,13 @@ from mirrord.ledger.facts.core import HoleFound, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.target.batch_relocation import (
+    LedgerAnswers,
     Range,
     SourceBatch,
     TargetBatch,
     Unplaced,
     covered_below,
+    explained_until,
     locate,
     open_ordinals,
     replaced,
@@ -114,7 +116,7 @@ def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> No
 def test_ordinals_under_which_other_records_may_have_been_sent_stay_open() -> None:
     standing = [TargetBatch(0, "ab"), TargetBatch(2, "x"), TargetBatch(3, "de")]
     assert locate(standing, source("ab.de"), [], -1, Range(0, 5)).open == ()
-    located = locate(standing, source("ab.de"), [], -1, Range(0, 5), lambda ordinal: ordinal >= 2)
+    located = locate(standing, source("ab.de"), [], -1, Range(0, 5), LedgerAnswers(lambda ordinal: ordinal >= 2))
     assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
     assert (located.missing, located.next_offset) == ((), 5)
 
@@ -122,13 +124,13 @@ def test_ordinals_under_which_other_records_may_have_been_sent_stay_open() -> No
 def test_records_that_neither_log_holds_stay_open() -> None:
     """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
     standing, left = [TargetBatch(0, ("a", None, "c"))], source("de", 3)
-    located = locate(standing, left, [], -1, Range(3, 5), lambda _: True, lambda ordinal: ordinal)
+    located = locate(standing, left, [], -1, Range(3, 5), LedgerAnswers(lambda _: True, lambda ordinal: ordinal))
     assert (located.runs, located.open, located.missing, located.next_offset) == ((), ((0, 3),), (), 3)
     with pytest.raises(Unplaced, match="neither the source nor the target still holds all records of ordinals 0 to 2"):
         locate(standing, left, [], -1, Range(3, 5))
     with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 0 to 2"):
-        locate(standing, source("c", 2), [], -1, Range(2, 3), lambda _: True)
-    located = locate(standing, source("bc", 1), [], -1, Range(1, 3), lambda _: True)
+        locate(standing, source("c", 2), [], -1, Range(2, 3), LedgerAnswers(lambda _: True))
+    located = locate(standing, source("bc", 1), [], -1, Range(1, 3), LedgerAnswers(lambda _: True))
     assert (located.runs, located.open) == ((Run(1, 1),), ((0, 1),))
 
 
@@ -163,8 +165,46 @@ def test_the_offset_of_a_cleaned_record_is_not_guessed(target: str, text: str) -
 def test_records_that_the_source_does_not_have_yet_are_still_to_be_copied() -> None:
     """The map names offset 3 for ordinal 2, but the source was read only up to offset 3."""
     standing = [TargetBatch(0, "xby")]
-    located = locate(standing, source(".b."), [], -1, Range(0, 3), lambda _: True, lambda ordinal: ordinal + 1)
+    located = locate(
+        standing, source(".b."), [], -1, Range(0, 3), LedgerAnswers(lambda _: True, lambda ordinal: ordinal + 1)
+    )
     assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)
+
+
+def test_a_confirmed_record_keeps_its_offset() -> None:
+    """Offsets 1 and 3 were removed, and ordinal 1 is one of them."""
+    standing = [TargetBatch(0, "a"), TargetBatch(1, "x"), TargetBatch(2, "e")]
+    with pytest.raises(Unplaced):
+        locate(standing, source("a...e"), [], -1, Range(0, 5))
+    offsets, confirmed = (0, 3, 4), [(1, 2)]
+    ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed)
+    assert locate(standing, source("a...e"), [], -1, Range(0, 5), ledger).runs == (Run(0, 0), Run(1, 3))
+    # The source has lost this record, or has another one at its offset by now.
+    ledger = LedgerAnswers(lambda ordinal: ordinal == 1, offsets.__getitem__, 0, confirmed)
+    assert locate(standing, source("a...e"), [], -1, Range(0, 5), ledger).open == ((1, 2),)
+    ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed)
+    with pytest.raises(Unplaced):
+        locate(standing, source("a..ye"), [], -1, Range(0, 5), ledger)
+
+
+def test_the_furthest_of_open_ordinals_need_not_be_the_last_one() -> None:
+    """LIE. Ordinals 1 and 2 were a hole that was mended, so they map to lower offsets than ordinal 0. The lane
+    continued at offset 5, and recorded that offset 5 was deleted before it was copied."""
+    offsets = (5, 3, 4)
+    ledger = LedgerAnswers(lambda _: True, offsets.__getitem__)
+    located = locate([TargetBatch(0, "xyz")], [], [], -1, Range(3, 7), ledger)
+    assert (located.open, located.next_offset) == (((0, 3),), 6)
+
+
+def test_what_the_ledger_explains_is_not_read_again() -> None:
+    """LIE. Ordinals 2 and 3 are unknown. Nothing is left of the records from ordinal 4 on. The lane went back to the
+    offsets of ordinals 2 and 3, and recorded that they were deleted before they were copied."""
+    runs = Runs((Run(0, 0), Run(2, 8), Run(4, 20)))
+    record = Record(source_runs=runs, holes=(HoleFound(LaneId("a.0.b"), 1, 2, 3, 4, 4),))
+    assert [explained_until(record, first, []) for first in (0, 1, 2, 3, 4, 6)] == [0, 1, 8, 9, 20, 22]
+    assert [explained_until(record, first, [TargetBatch(first, "x")]) for first in (0, 2, 3, 4, 6)] == [0, 0, 9, 10, 10]
+    ledger = LedgerAnswers(explained=20)
+    assert [locate([], [], [Range(0, 2)], 9, Range(0, end), ledger).next_offset for end in (30, 15)] == [20, 15]
 
 
 def test_which_ordinals_may_be_open() -> None:
@@ -223,7 +263,7 @@ def test_the_work_grows_with_the_number_of_records_that_the_source_has_removed()
 
         def play() -> None:
             opens = open_ordinals(Record(holes=holes))
-            assert locate(standing, originals, [], -1, Range(0, 4 * count), opens).runs[1] == Run(3, 4)
+            assert locate(standing, originals, [], -1, Range(0, 4 * count), LedgerAnswers(opens)).runs[1] == Run(3, 4)
 
         return calls_of(play)
 

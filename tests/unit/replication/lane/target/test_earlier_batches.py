@@ -96,6 +96,12 @@ def test_a_position_that_revoked_another_one_counts_too() -> None:
     assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 6), rewound=rewound) == ()
 
 
+def test_the_leader_that_had_none_of_the_ordinals_may_be_later_than_the_position() -> None:
+    rewound = replace(Rewound(8, 8, 20, 3), log_epoch=6)
+    assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 5), rewound=rewound) == ((8, 9),)
+    assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 6), rewound=rewound) == ()
+
+
 @pytest.fixture
 def copied() -> Faulty:
     """Ordinals 0 to 9 were assigned to source offsets 11 to 20 while the leader of epoch 2 had none of the lane's
@@ -122,6 +128,15 @@ def test_acknowledged_records_are_compared_if_the_log_has_earlier_batches_of_the
     assert check.first <= 7
     assert (check.last, check.start) == (9, 7)
     copied.tell(CheckAnswer(check.question, 0, check.first, check.last, "different"))
+    assert copied.lane.phase is Phase.REBUILDING
+
+
+def test_records_that_a_policy_may_have_changed_are_not_taken_for_those_of_an_earlier_batch(copied: Faulty) -> None:
+    """FALSE MAP. With policies, the lane did not doubt what the target holds, because no other batch could arrive."""
+    copied.lane.has_policies = True
+    check = compared_again(copied)
+    assert check.reassigned == ((7, 10),)
+    copied.tell(CheckAnswer(check.question, 0, check.first, check.last, "unverifiable", gone=((7, 10),)))
     assert copied.lane.phase is Phase.REBUILDING
 
 
