@@ -24,6 +24,7 @@ from mirrord.config.flow_features import (
 from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import Key
+from mirrord.config.ledger import LedgerConfig
 from mirrord.config.limits import LimitsConfig
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
 from mirrord.config.security import Secret, Security, settings_below
@@ -102,6 +103,12 @@ class ClusterConfig(msgspec.Struct, frozen=True):
         tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. mirrord uses these to find all other brokers.")
     ]
     security: Security
+    ledger: LedgerConfig | None = None
+    """The `[ledger]` of the file, which is the same for all clusters. It is not a key of the cluster."""
+
+    def below(self, folder: Path, ledger: LedgerConfig | None) -> "ClusterConfig":
+        """Return the cluster with these keys of ledgers, and relative paths of secrets resolved against this folder."""
+        return msgspec.structs.replace(self, security=self.security.below(folder), ledger=ledger)
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
@@ -364,6 +371,7 @@ class Config(msgspec.Struct, frozen=True):
     logs: LogsConfig = LogsConfig()
     audit: AuditConfig = AuditConfig()
     compact: CompactConfig = CompactConfig()
+    ledger: LedgerConfig = LedgerConfig()
 
     @property
     def all_flows(self) -> tuple[FlowConfig, ...]:
@@ -419,13 +427,12 @@ class Config(msgspec.Struct, frozen=True):
         Other processes with different working directories also use these paths.
         """
         directory, path = self.logs.directory, self.compact.path
-        archive = str(folder / path) if path else None
+        archive, ledger = str(folder / path) if path else None, self.ledger.below(folder)
+        keys = ledger if ledger != LedgerConfig() else None
         return msgspec.structs.replace(
             self,
-            clusters={
-                alias: msgspec.structs.replace(cluster, security=cluster.security.below(folder))
-                for alias, cluster in self.clusters.items()
-            },
+            clusters={alias: cluster.below(folder, keys) for alias, cluster in self.clusters.items()},
+            ledger=ledger,
             http=self.http.below(folder),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
             audit=msgspec.structs.replace(

@@ -20,7 +20,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import FlowOpened, InheritedBy
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.store import check_clusters
+from mirrord.ledger.store.cluster_ids import check_clusters
 from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import producers_back, read_state

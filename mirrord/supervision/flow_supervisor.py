@@ -32,7 +32,7 @@ from mirrord.supervision.group_follower_keeper import GroupKeeper
 from mirrord.supervision.jobs.schedule import Schedule
 from mirrord.supervision.lane_status import lines, lost_topics, recorded_lanes, replicators
 from mirrord.supervision.lane_wait_log import LaneWaits
-from mirrord.supervision.order_execution import Desk, order_remarks
+from mirrord.supervision.order_execution import Desk, ledger_remarks
 from mirrord.supervision.pruning import prune_for_ever
 from mirrord.supervision.reconciling import reconcile_for_ever
 from mirrord.supervision.renamed_alias import check_alias
@@ -48,8 +48,8 @@ from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Pause before the next attempt to run a flow whose ledger belongs to a flow between different clusters, or whose
-source cluster now has a different alias. Only an operator can fix this."""
+"""Pause before the next attempt to run a flow whose ledger belongs to other clusters, or whose source has a new alias.
+Only an operator can fix this."""
 POLL_S = 1.0
 OTHERS_S = 5.0
 """Maximum time that a flow waits for the ledgers of the other flows to be read. After this time, topics that may belong
@@ -205,6 +205,7 @@ class FlowSupervisor:
             rpo=self._rpo(lanes),
             counts=self._figures.counts if self._fleet is not None else None,
             ledger_end=state.next_offset if state else None,
+            ledger_skipped=self._store.skipped.count if self._store else None,
             groups=self.groups.states,
             groups_followed=self.groups.followed,
             jobs=self.schedule.status(state.jobs if state else None),
@@ -280,8 +281,7 @@ class FlowSupervisor:
                 await self._keeper.close()
             await store.close()
             self._known = store.known
-            self._store = self._keeper = None
-            self._discovered = None
+            self._store = self._keeper = self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
         """Take over or kill replicators that earlier processes left running. Then run the flow as lease holder."""
@@ -477,8 +477,8 @@ class FlowSupervisor:
 
     def _remark(self) -> str:
         """Return the flow's most important problem as one line for operators, or an empty string if there is none."""
-        if self._note or self.handover.note:
-            return self._note or self.handover.note
+        if note := self._note or self.handover.note:
+            return note
         if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:
             return f"the lease cannot be renewed, so another daemon may take the flow: {self._keeper.trouble}"
         if self._fleet is not None and self._fleet.note:
@@ -487,7 +487,7 @@ class FlowSupervisor:
 
     def _remarks(self) -> tuple[str, ...]:
         hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
-        orders = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
+        orders = ledger_remarks(self._store, hosts) if self._store is not None else ()
         if self._fleet is None:
             return orders
         waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})

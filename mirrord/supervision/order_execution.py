@@ -129,6 +129,11 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
         yield f"{drained.replicator} is drained, {describe_origin(drained.origin)}"
 
 
+def ledger_remarks(store: LedgerStore, hosts: Collection[str]) -> tuple[str, ...]:
+    """Return the lines of `order_remarks`, and one line if records of the ledger's topics were skipped."""
+    return (*order_remarks(store.state, hosts), *filter(None, (store.skipped.remark(),)))
+
+
 def _answer(decision: Decision) -> OrderAnswer:
     return OrderAnswer(
         flow=decision.flow, done=decision.done, lanes=tuple(map(str, decision.lanes)), notes=decision.notes

@@ -25,6 +25,8 @@ _USUAL_RATIO = 8
 _GROWTH = 4
 _FULL = "failed to write whole buffer"
 """The message of cramjam's error if the result does not fit in the buffer. A test checks it."""
+_SNAPPY_RATIO = 22
+"""Snappy data is never shorter than its content by more than this factor: three bytes copy at most 64 bytes."""
 _XERIAL = b"\x82SNAPPY\x00"
 """The beginning of snappy data in blocks, as Kafka's Java client writes it (org.xerial.snappy.SnappyCodec)."""
 _XERIAL_HEADER = 16
@@ -74,6 +76,9 @@ def _snappy(data: Bytes, room: int, limit: int) -> memoryview:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         if sum(sizes) > limit:
             raise _too_large(limit)
+        for block, size in zip(blocks, sizes, strict=True):
+            if size > _SNAPPY_RATIO * len(block):  # the buffer must not be created because of a wrong number
+                raise WireError(f"{len(block)} bytes of snappy data cannot have the {size:,} bytes that they name")
         buffer = bytearray(room + sum(sizes))
         at = room
         for block, size in zip(blocks, sizes, strict=True):

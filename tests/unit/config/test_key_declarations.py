@@ -17,7 +17,7 @@ from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
-NOT_IN_THE_FILE = {("Config", "elsewhere"), ("FlowConfig", "archive")}
+NOT_IN_THE_FILE = {("Config", "elsewhere"), ("FlowConfig", "archive"), ("ClusterConfig", "ledger")}
 COLLECTIONS = {("Config", "clusters"), ("Config", "flows")}
 """Tables that occur several times. The loader reads them itself."""
 
@@ -185,6 +185,10 @@ every = "1d"
 topics = ["orders"]
 least = 65536
 spark.executor.memory = "1g"
+[ledger]
+key = "env:LEDGER_KEY"
+keys = ["env:FORMER_KEY"]
+unsigned = ["us-eu"]
 """
 """Every key, with a value that is not its default."""
 

@@ -5,6 +5,7 @@ import resource
 import struct
 import subprocess
 import sys
+import tracemalloc
 from typing import cast
 
 import cramjam
@@ -148,3 +149,25 @@ except TooLarge as error:
     )
     assert int(done.stdout) < 600
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_snappy_that_names_an_impossible_length_allocates_nothing(blocks: bool) -> None:
+    """The fuzzer found it: 300 bytes that named 132 MiB used 132 MiB before they turned out to be damaged."""
+    raw = b"\xe5\xd5\xd4\x3f" + b"\x2a" * 300
+    data = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(raw)) + raw if blocks else raw
+    assert cramjam.snappy.decompress_raw_len(raw) > 100 * MIB
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="304 bytes of snappy data cannot have the"):
+            decompress(SNAPPY, data)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("data", [b"", b"a", bytes(64), bytes(65_536), b"ab" * 40_000, bytes(40 * MIB)])
+def test_no_valid_snappy_data_is_shorter_than_the_ratio_says(data: bytes) -> None:
+    packed = bytes(cramjam.snappy.compress_raw(data))
+    assert len(data) <= bounded_decompression._SNAPPY_RATIO * len(packed)
+    assert decompress(SNAPPY, packed) == data

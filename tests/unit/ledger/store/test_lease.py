@@ -365,7 +365,7 @@ async def test_who_missed_entries_loses_the_lease(world: World) -> None:
 async def test_a_ledger_that_ended_ends_the_lease(world: World) -> None:
     holder = await world.keeper()
     await holder.acquire()
-    world.ledger.entries.append(b"not a fact")
+    world.ledger.entries.append(b"\x09\x94")
     world.ledger.wake()
     await world.clock.advance(TTL)
     assert holder.lost.is_set()
