@@ -79,9 +79,10 @@ def carry_out(lane: Lane) -> Effects:
     order = _due(lane)[-1]
     if effects := truncation.confirm_before_seek(lane, order.lost_from):
         return effects
-    start = lane.position
-    lane.seeks = tuple(each for each in lane.seeks if each.end > order.end)
-    end = order.end
+    start, end = lane.position, order.end
+    if start < end and lane.source_epoch < 0 and (effects := truncation.ask_leader_epoch(lane, end)):
+        return effects
+    lane.seeks = tuple(each for each in lane.seeks if each.end > end)
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
     done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch)

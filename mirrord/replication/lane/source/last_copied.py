@@ -89,9 +89,11 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
     """Return what `last_copied` would return if the next ordinal were `end` and the lane were at `position`."""
     record, ordinal = lane.record, end - 1
-    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
-    if record is None or offset is None:
+    if record is None:
         return None
+    offset = record.source_runs.offset_of(ordinal) if ordinal >= 0 else None
+    if offset is None:
+        return _with_left_out(record, None, position)  # nothing was copied
     if not record.holes and offset < position and not is_truncated(record, ordinal, offset):
         epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
         if epoch >= 0:

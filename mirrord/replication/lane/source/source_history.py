@@ -40,6 +40,9 @@ class SourceHistory:
     asked_before_seek: tuple[int, int] | None = None
     """Set while the source is asked, before a seek is carried out, whether it still has the copied records: the source
     offset after the last of them, and the epoch of that record."""
+    epoch_asked_in: int = -1
+    """The round in which the lane has asked for the source's leader epoch before a seek, because no other answer
+    contained it."""
     asked_before_reading: tuple[int, int] | None = None
     """The same while the source is asked before the first fetch of a round, because the fetch will carry no epoch."""
     divergence_question: int = -1

@@ -294,6 +294,16 @@ def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
     return []
 
 
+def ask_leader_epoch(lane: Lane, end: int) -> Effects:
+    """Ask for the source's leader epoch before the lane seeks ahead to the offset `end`, because there was no copied
+    record to ask about, or the source has deleted it. Return no effects if the lane has asked in this round already:
+    the epoch then stays unknown."""
+    if lane.history.epoch_asked_in == lane.round:
+        return []
+    lane.history.epoch_asked_in = lane.round
+    return _ask_before_seek(lane, (end, recorded_epochs.UNKNOWN))
+
+
 def _ask_before_seek(lane: Lane, known: tuple[int, int]) -> Effects:
     lane.history.asked_before_seek, lane.fetching = known, True
     lane.history.divergence_question = ask(lane)

@@ -203,7 +203,7 @@ def test_a_source_that_has_lost_only_what_was_not_copied() -> None:
 
 @pytest.mark.parametrize("lost_from", [12, 8])
 def test_a_source_without_epochs_that_ends_below_the_position(lost_from: int) -> None:
-    """Nothing can be asked, but the source log has ended there."""
+    """The source cannot be asked about copied records, but its log has ended there."""
     play = leapt(
         SourceRun(LANE, 1, (Run(0, 0),), (), ((0, -1),)),
         SourceRun(LANE, 1, (Run(10, 17),), (Verdict(10, 17, "expired"),), ((10, -1),)),
@@ -213,8 +213,9 @@ def test_a_source_without_epochs_that_ends_below_the_position(lost_from: int) ->
     if lost_from < 10:
         assert verdicts(play)[-1] == Verdict(8, 10, "truncated")
         effects = resume(play)
+    effects = answer(play, effects)
     assert verdicts(play)[-1] == Verdict(lost_from, 20, "skipped")
-    assert one(effects, FetchFrom).position == 20
+    assert one(answer(play, effects), FetchFrom).position == 20
 
 
 def test_a_log_that_ends_below_the_end_of_the_command_does_not_halt_the_lane_again() -> None:
