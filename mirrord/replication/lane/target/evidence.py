@@ -153,14 +153,16 @@ def note_earlier(lane: Lane, own: Sequence[OwnBatch]) -> None:
     `Rewound` if the batches were never acknowledged. They are noted because the log in which the resume position was
     recorded is not known to have had them (see `epoch_ends.of_another_log`).
     """
-    rewinds = lane.record.rewinds if lane.record is not None else ()
-    found = (lane.resume_position, lane.resumed_at, *(note for _, note in rewinds))
-    positions = [(each.ordinal, each.leader_epoch) for each in found]
+    rewinds, rebuilds = (lane.record.rewinds, lane.record.rebuilds) if lane.record is not None else ((), ())
     for batch in own:
         first = nearest(batch.base_sequence, lane.resume_position.ordinal)
-        begins = [ordinal for ordinal, epoch in positions if 0 <= batch.leader_epoch < epoch]
-        if begins and min(begins) < first + batch.count:
-            lane.log.earlier += ((max(first, min(begins)), first + batch.count),)
+        for piece, rebuild in _by_rebuild(rebuilds, first, first + batch.count):
+            # If the map was rebuilt since, it has the records of the batch (see `reassigned_since`).
+            later = rewinds[rebuild.rewinds :] if rebuild is not None else rewinds
+            found = (lane.resume_position, lane.resumed_at, *(note for _, note in later))
+            begins = [each.ordinal for each in found if 0 <= batch.leader_epoch < each.leader_epoch]
+            if begins and min(begins) < piece[1]:
+                lane.log.earlier += ((max(piece[0], min(begins)), piece[1]),)
     lane.log.earlier += tuple(of_another_log(lane, own))
     if lane.record is not None:
         others = tuple(reassigned_since(lane.record, own, lane.resume_position.ordinal))

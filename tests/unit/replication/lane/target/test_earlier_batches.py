@@ -96,6 +96,23 @@ def test_a_position_that_revoked_another_one_counts_too() -> None:
     assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 6), rewound=rewound) == ()
 
 
+def test_what_a_rebuild_has_read_is_not_compared_because_of_an_older_position() -> None:
+    """NEEDLESS HALT. With each new difference, the map was rebuilt from these ordinals on, too. If the source had lost
+    other records since, their places were not known."""
+    play = opened(*BEGUN)
+    play.fold(SourceRun(LANE, 1, (Run(3, 4),), (), rewound=Rewound(3, 3, 20, 6)), SourceRun(LANE, 1, (Run(3, 5),)))
+    found = MapRebuilt(LANE, 1, 3, 6, 7, leader_epoch=7, found_epochs=((3, 5),))
+    play.fold(found, SourceRun(LANE, 1, (Run(7, 20),)))
+    play.take(None)
+    play.lane.resume_position = ResumePosition(7, 20, 7)
+    read = OwnBatch(3, 4, 3, 0, 5), OwnBatch(7, 2, 7, 0, 7)
+    note_earlier(play.lane, read)
+    assert play.lane.log.earlier == ()
+    play.fold(SourceRun(LANE, play.record.grant, (Run(5, 40),), (), rewound=Rewound(5, 5, 20, 8)))
+    note_earlier(play.lane, read)
+    assert play.lane.log.earlier == ((5, 9),)
+
+
 def test_the_leader_that_had_none_of_the_ordinals_may_be_later_than_the_position() -> None:
     rewound = replace(Rewound(8, 8, 20, 3), log_epoch=6)
     assert earlier(ResumePosition(0, 0), OwnBatch(0, 9, 0, 0, 5), rewound=rewound) == ((8, 9),)
