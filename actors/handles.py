@@ -217,7 +217,7 @@ class ActorCalls:
         answer = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
             return _greeting.decode(answer)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def kill(self) -> None:
@@ -265,7 +265,7 @@ class ReplicatorCalls(ActorCalls):
         answer = await call(self._actor.report.remote(), CALL_S)
         try:
             report = _report.decode(answer)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
         if self._process is None and report.host == socket.gethostname():
             with suppress(psutil.Error):
@@ -313,7 +313,7 @@ def _parting(answer: bytes | bool) -> Parting:
     reports only whether it has drained the lane cleanly."""
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return Parting(clean=True)  # sent by a different version; the state topic also holds the resume position
 
 

@@ -19,7 +19,8 @@ import structlog
 import uvloop
 
 from bench.harness.sampler import Sampler
-from mirrord.config.schema import ClusterConfig, FlowConfig, LimitsConfig, RuntimeConfig
+from mirrord.config.limits import LimitsConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.ledger.facts.core import FlowOpened

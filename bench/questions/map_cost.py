@@ -18,7 +18,8 @@ import msgspec
 import psutil
 
 from bench.questions import map_copy
-from mirrord.config.schema import ClusterConfig, LimitsConfig
+from mirrord.config.limits import LimitsConfig
+from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_state

@@ -64,7 +64,7 @@ def keep(kind: str, result: Result) -> None:
     """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.json"
-    results = [*_read(file), _circumstances() | result]
+    results = [*_read(file), circumstances() | result]
     if kind in tables.TABLES:
         results = results[-_KEPT:]
     file.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
@@ -113,7 +113,8 @@ def _read(file: Path) -> list[Result]:
     return msgspec.json.decode(file.read_bytes(), type=list[Result]) if file.exists() else []
 
 
-def _circumstances() -> Result:
+def circumstances() -> Result:
+    """Return when, where and with which versions a result is measured."""
     return {
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commit": _git("describe", "--always", "--dirty", "--exclude=*"),

@@ -17,7 +17,6 @@ from mirrord.kafka.client.log_offsets import offsets_at
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.cluster_access import ClusterAccess
@@ -64,9 +63,11 @@ async def diverge(
     found: list[Diverging] = []
     committed = flow.isolation == "read_committed"
     sources = {lane.source_topic for lane in lanes} | {each.topic for each in waiting}
+    targets = {lane.target_topic for lane in lanes}
+    limit = flow.limits.rebuild_bytes
     async with (
-        open_logs(flow.source, config.clusters[flow.source], sources) as source_log,
-        open_logs(flow.target, config.clusters[flow.target], {lane.target_topic for lane in lanes}) as target_log,
+        open_logs(flow.source, config.clusters[flow.source], sources, rebuild_bytes=limit) as source_log,
+        open_logs(flow.target, config.clusters[flow.target], targets, rebuild_bytes=limit) as target_log,
     ):
         since = await _since(config, flow, lanes, waiting, since_ms)
         for lane in lanes:
@@ -223,7 +224,7 @@ async def _records(
             if not batch.is_old and header.producer_id in ours and not header.attributes & TRANSACTIONAL:
                 continue
             try:
-                records = decode(batch.buffer, batch.start, batch.end)
+                records = batch.records()
             except ValueError as error:
                 where = f"{named}, the batch at offset {header.base_offset}"
                 raise EnvironmentFault(f"{where}: its records cannot be read: {error}") from error

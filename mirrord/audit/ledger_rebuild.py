@@ -79,9 +79,10 @@ async def find_positions(config: Config, flow: FlowConfig, why: str) -> FlowRebu
     made: list[LaneRebuilt] = []
     if lanes:
         topics = ({lane.source_topic for lane in lanes}, {lane.target_topic for lane in lanes})
+        limit = flow.limits.rebuild_bytes
         async with (
-            open_logs(flow.source, config.clusters[flow.source], topics[0]) as source_log,
-            open_logs(flow.target, config.clusters[flow.target], topics[1]) as target_log,
+            open_logs(flow.source, config.clusters[flow.source], topics[0], rebuild_bytes=limit) as source_log,
+            open_logs(flow.target, config.clusters[flow.target], topics[1], rebuild_bytes=limit) as target_log,
         ):
             looking = LaneLook(source_log, target_log)
             for lane in lanes:

@@ -334,6 +334,7 @@ def _plan(
         source_compacted=source.topic in there.source_compacted,
         target_compacted=target.topic in there.target_compacted,
         others_write=there.others_write,
+        rebuild_bytes=flow.limits.rebuild_bytes,
     )
     planned = LaneAuditPlan(lane=lane.key.id, audited=audited)
     progress = state.progress.get(lane.key.id)

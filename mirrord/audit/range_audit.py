@@ -38,6 +38,8 @@ class AuditedLane(msgspec.Struct, frozen=True, kw_only=True):
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
+    rebuild_bytes: int | None = None
+    """The flow's `limits.rebuild_bytes`."""
 
 
 class RangeReader:
@@ -225,7 +227,7 @@ class _Both:
         appended = not batch.is_old and bool(batch.header.attributes & LOG_APPEND_TIME)
         own = not batch.is_old and batch.header.producer_id == self._wanted.producer_id
         try:
-            records = decode(batch.buffer, batch.start, batch.end)
+            records = decode(batch.buffer, batch.start, batch.end, self._lane.rebuild_bytes)
         except ValueError as error:
             where = f"the batch at offset {batch.header.base_offset}"
             raise EnvironmentFault(f"{where} of {self._lane.source} or its copy cannot be read: {error}") from error

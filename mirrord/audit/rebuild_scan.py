@@ -31,7 +31,6 @@ from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import PolicyFault
@@ -215,7 +214,7 @@ class LaneLook:
                         (digest(record, timed=timed),),
                         copy.epoch,
                     )
-                    for record in decode(batch.buffer, batch.start, batch.end)
+                    for record in batch.records()
                 ]
         return [made.get(each.offset, []) for each in wanted]
 
@@ -232,7 +231,7 @@ class LaneLook:
             if original is not None:
                 made[original.offset] = [
                     OriginalRecords(record.offset, 1, (digest(record, timed=timed),), original.epoch)
-                    for record in decode(batch.buffer, batch.start, batch.end)
+                    for record in batch.records()
                 ]
         return [made.get(each.offset, []) for each in wanted]
 
@@ -256,9 +255,7 @@ class LaneLook:
         filtered: list[Interval] = []
         async for batch in self._batches(self._source, named, spans):
             if batch.is_old or not batch.header.attributes & CONTROL:
-                left_out = {
-                    each.offset for each in decode(batch.buffer, batch.start, batch.end) if _leaves(rules, each)
-                }
+                left_out = {each.offset for each in batch.records() if _leaves(rules, each)}
                 filtered += ranges(sorted(left_out))
         return msgspec.structs.replace(
             reconstructed, verdicts=tuple(_explained(reconstructed.verdicts, joined(filtered)))

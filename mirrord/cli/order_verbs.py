@@ -70,9 +70,7 @@ def order_of(
     arguments: argparse.Namespace, verb: OrderVerb, *, to: str = "", offset: int, until: int, reason_option: str
 ) -> Order:
     """Return the operator command that the arguments describe. Raises ConfigError."""
-    reason: str = arguments.reason
-    if len(reason) > LONGEST_REASON or not reason.isprintable():
-        raise ConfigError(f"{reason_option}: one line of at most {LONGEST_REASON} characters")
+    reason = checked_reason(arguments.reason, reason_option)
     return Order(
         verb=verb,
         name=arguments.name,
@@ -84,6 +82,13 @@ def order_of(
         offset=offset,
         until=until,
     )
+
+
+def checked_reason(reason: str, option: str = "--reason") -> str:
+    """Return the reason for a command if the ledger can record it. Raises ConfigError."""
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise ConfigError(f"{option}: one line of at most {LONGEST_REASON} characters")
+    return reason
 
 
 def print_result(arguments: argparse.Namespace, answer: OrderAnswer) -> int:

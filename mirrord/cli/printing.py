@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 
-from mirrord.ledger.facts.base import printable
+from mirrord.model.shown_text import printable
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -42,7 +42,7 @@ LIVE = frozenset(
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
 """Sections of the configuration that may differ between two daemons that run the same flows. They specify where a
 daemon runs, where it writes logs, and how it can be reached."""
-_DAEMONS = ("runtime", *DAEMONS_OWN)
+_DAEMONS = ("runtime", "ledger", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
 
 

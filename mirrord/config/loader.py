@@ -16,6 +16,7 @@ from mirrord.config.http import HttpConfig
 from mirrord.config.java_properties import decode
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import keys_of, tables_of
+from mirrord.config.ledger import LedgerConfig
 from mirrord.config.mm2.translate import translate
 from mirrord.config.policy_checks import BUILT_IN, PolicyCheck
 from mirrord.config.schema import ALIAS, ALIAS_RULE, CLUSTER, ClusterConfig, Config, FlowConfig
@@ -103,13 +104,15 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
     flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
     config = _read_struct(root, Config, readers=_READERS, clusters=clusters, flows=flows)
     flows = tuple(msgspec.structs.replace(flow, archive=config.compact.path) for flow in flows)
+    if config.ledger != LedgerConfig():
+        clusters = {alias: msgspec.structs.replace(each, ledger=config.ledger) for alias, each in clusters.items()}
     for index, flow in enumerate(flows):
         for key, message in policies.faults(flow) if flow.source and flow.target else ():
             document.fault(f"flows[{index}].{key}", message)
     for index, message in check_flows(flows, policies.tells_origin):
         document.fault(f"flows[{index}]", message)
     document.finish()
-    return msgspec.structs.replace(config, flows=flows)
+    return msgspec.structs.replace(config, clusters=clusters, flows=flows)
 
 
 def _read_struct(
@@ -161,6 +164,15 @@ def _read_compact(table: Table) -> CompactConfig:
     return found
 
 
+def _read_ledger(table: Table) -> LedgerConfig:
+    """Read the `[ledger]` table. Record a fault for each key that has no effect without `key`."""
+    found = _read_struct(table, LedgerConfig)
+    for name in ("keys", "unsigned"):
+        if getattr(found, name) and found.key is None:
+            table.fault("key", f"missing although {name} is set; allowed: {REFERENCE_RULE}")
+    return found
+
+
 def _read_http(table: Table) -> HttpConfig:
     """Read the `[http]` table. Record a fault for each key of `[http.tls]` that needs another one."""
     found = _read_struct(table, HttpConfig)
@@ -174,6 +186,7 @@ _READERS: _Readers = {
     AuditConfig: _read_audit,
     CompactConfig: _read_compact,
     HttpConfig: _read_http,
+    LedgerConfig: _read_ledger,
     Security: read_security,
 }
 

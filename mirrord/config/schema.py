@@ -24,12 +24,13 @@ from mirrord.config.flow_features import (
 from mirrord.config.http import HttpConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.key_declarations import Key
+from mirrord.config.ledger import LedgerConfig
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
 from mirrord.config.security import Secret, Security, settings_below
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import (
     BOOLEAN,
-    RATE,
     REGEXES,
     START,
     TEXT,
@@ -39,7 +40,6 @@ from mirrord.config.value_kinds import (
     either,
     number,
     one_of,
-    size,
 )
 from mirrord.config.value_parsers import HostPort, StartPoint, host_port, regex, start_point, text
 from mirrord.model.errors import ConfigError
@@ -103,35 +103,12 @@ class ClusterConfig(msgspec.Struct, frozen=True):
         tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. mirrord uses these to find all other brokers.")
     ]
     security: Security
+    ledger: LedgerConfig | None = None
+    """The `[ledger]` of the file, which is the same for all clusters. It is not a key of the cluster."""
 
-
-class LimitsConfig(msgspec.Struct, frozen=True):
-    """Resource limits of a flow."""
-
-    in_flight_bytes: Annotated[
-        int,
-        Key(
-            size(1 << 20, 1 << 40),
-            "Maximum number of bytes that a replicator has fetched from the source and that the target has not "
-            "acknowledged yet. This is a hard limit on the memory that a replicator uses for records.",
-        ),
-    ] = 64 << 20
-    map_bytes: Annotated[
-        int,
-        Key(
-            size(8 << 20, 1 << 40),
-            "Maximum memory for the offset map in each process that holds it. Any excess is kept in a temporary file.",
-        ),
-    ] = 64 << 20
-    rate_bytes_per_s: Annotated[
-        int | None,
-        Key(
-            RATE,
-            "Maximum fetch rate of the whole flow. All replicators that host lanes share this rate equally.",
-            name="rate",
-            unset="unlimited",
-        ),
-    ] = None
+    def below(self, folder: Path, ledger: LedgerConfig | None) -> "ClusterConfig":
+        """Return the cluster with these keys of ledgers, and relative paths of secrets resolved against this folder."""
+        return msgspec.structs.replace(self, security=self.security.below(folder), ledger=ledger)
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
@@ -394,6 +371,7 @@ class Config(msgspec.Struct, frozen=True):
     logs: LogsConfig = LogsConfig()
     audit: AuditConfig = AuditConfig()
     compact: CompactConfig = CompactConfig()
+    ledger: LedgerConfig = LedgerConfig()
 
     @property
     def all_flows(self) -> tuple[FlowConfig, ...]:
@@ -449,13 +427,12 @@ class Config(msgspec.Struct, frozen=True):
         Other processes with different working directories also use these paths.
         """
         directory, path = self.logs.directory, self.compact.path
-        archive = str(folder / path) if path else None
+        archive, ledger = str(folder / path) if path else None, self.ledger.below(folder)
+        keys = ledger if ledger != LedgerConfig() else None
         return msgspec.structs.replace(
             self,
-            clusters={
-                alias: msgspec.structs.replace(cluster, security=cluster.security.below(folder))
-                for alias, cluster in self.clusters.items()
-            },
+            clusters={alias: cluster.below(folder, keys) for alias, cluster in self.clusters.items()},
+            ledger=ledger,
             http=self.http.below(folder),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
             audit=msgspec.structs.replace(

@@ -150,9 +150,16 @@ class Table:
         return self._convert(self.at(key), found, convert, stand_in, secret)
 
     def list_of(
-        self, key: str, convert: Convert[T], *, required: bool = False, default: tuple[T, ...] = ()
+        self,
+        key: str,
+        convert: Convert[T],
+        *,
+        required: bool = False,
+        default: tuple[T, ...] = (),
+        secret: bool = False,
     ) -> tuple[T, ...]:
-        """Return the list under a key, with each item converted. If the key is absent, return `default`.
+        """Return the list under a key, with each item converted. If the key is absent, return `default`. Faults do not
+        show the items if they are `secret`.
 
         With `required`, a fault is recorded if the list is absent or empty.
         """
@@ -162,11 +169,11 @@ class Table:
                 self.needs(key, convert)
             return default
         if not isinstance(found, list) or (required and found == []):
-            what = "an empty list" if found == [] else shown(cast(object, found))
+            what = "an empty list" if found == [] else "***" if secret else shown(cast(object, found))
             self.fault(key, f"found {what}; allowed: a list" + (" of at least one item" if required else ""))
             return ()
         wrong: list[T | None] = [
-            self._convert(f"{self.at(key)}[{index}]", item, convert, None, secret=False)
+            self._convert(f"{self.at(key)}[{index}]", item, convert, None, secret=secret)
             for index, item in enumerate(cast(list[object], found))
         ]
         return tuple(item for item in wrong if item is not None)

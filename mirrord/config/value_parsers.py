@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from mirrord.config.fault_text import closest_name
+from mirrord.config.regex_cost import TooSlow, check_cost
 
 T = TypeVar("T")
 Convert = Callable[[object], T]
@@ -145,12 +146,13 @@ def host_port(found: object) -> HostPort:
 
 
 def regex(found: object) -> str:
-    """Return the regular expression if it compiles. Raises ValueError if it does not. Callers match the expression
-    against whole names."""
+    """Return the regular expression if it compiles, and takes a short time for every topic name. Raises ValueError if
+    not. Callers match the expression against whole names."""
     if not isinstance(found, str) or not found:
         raise ValueError("a regular expression that matches the whole name")
     try:
         re.compile(found)
-    except re.error as error:
+        check_cost(found)
+    except (re.error, TooSlow) as error:
         raise ValueError(f"a regular expression that matches the whole name ({error})") from None
     return found

@@ -113,7 +113,7 @@ class CommandSender:
             raise NoAnswer(f"{self._http} answers with {answer.status}: {_error(answer)}")
         try:
             return msgspec.json.decode(answer.body, type=Challenge)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise NoAnswer(f"{self._http} does not answer: {error}") from error
 
     def _keys(self, challenge: Challenge, role: Role) -> Iterator[_Key]:
@@ -177,7 +177,7 @@ def _error(answer: HttpAnswer) -> str:
     """Return the reason that the daemon gives for a refusal."""
     try:
         return msgspec.json.decode(answer.body, type=dict[str, str]).get("error", "") or str(answer.status)
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         return str(answer.status)
 
 

@@ -18,7 +18,6 @@ from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
 from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
-from mirrord.ledger.facts.base import printable
 from mirrord.ledger.facts.commands import CommandGiven, DaemonCommand
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import LONGEST_NAME, NO_GIVER, Giver, Order, OrderAnswer
@@ -30,6 +29,7 @@ from mirrord.mm2.rules.heartbeat_latency import SentBeats
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
 from mirrord.model.names import probe_topic
+from mirrord.model.shown_text import printable
 from mirrord.model.status import FlowStatus, Status
 from mirrord.model.version import version
 from mirrord.runtime.build_info import commit, program

@@ -41,12 +41,12 @@ from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.daemon.refused_requests import RefusedRequests
 from mirrord.daemon.tls_listener import TlsListener, listening_sockets
 from mirrord.groups.offset_translation_queries import Answer, Question
-from mirrord.ledger.facts.base import printable
 from mirrord.ledger.facts.commands import DaemonCommand
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.ledger.standing_orders import LONGEST_NAME, Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
+from mirrord.model.shown_text import printable
 from mirrord.model.status import Status
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall

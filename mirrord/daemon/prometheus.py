@@ -117,6 +117,7 @@ def _of_flow(flow: FlowStatus) -> Iterator[tuple[str, float | None]]:
     yield "mirrord_lease_age_seconds", _seconds(flow.lease.age_ms if flow.lease else None)
     yield "mirrord_lease_epoch", flow.lease.epoch if flow.lease else None
     yield "mirrord_ledger_end_offset", flow.ledger_end
+    yield "mirrord_ledger_skipped_records", flow.ledger_skipped
     yield "mirrord_replicators", sum(each.state != "unknown" for each in flow.replicators) if holds else None
     yield "mirrord_lanes_halted", flow.totals.lanes.get("halted", 0)
     yield "mirrord_lanes_unprotected", sum(lane.protected is False for lane in flow.lanes)

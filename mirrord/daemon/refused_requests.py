@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from mirrord.ledger.facts.base import printable
+from mirrord.model.shown_text import printable
 from mirrord.runtime.clock import Clock
 
 LOGGED_PER_MINUTE = 60

@@ -286,7 +286,7 @@ class _Parts:
         target = GroupAdmin(self._to)
         mode = flow.groups.mode
         self.rounds = GroupRounds(self.source.book, target, mode, chart, may_write, self.pairs, self.back)
-        self.lags = TargetLags(self._to, setup.target)
+        self.lags = TargetLags(self._to, setup.target, setup.flow.limits.rebuild_bytes)
         self.ends = LaneEnds(self._to, "target")
         self._closing = [*closing, self.ends.close]
         self.crossings: Crossings | None = None

@@ -12,7 +12,6 @@ from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.kafka.client.range_reader import ReadFailed, Stretches
 from mirrord.kafka.client.watched_topics import WatchedTopics
 from mirrord.kafka.protocol.record_batch import CONTROL
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import GroupStatus
@@ -38,10 +37,10 @@ class Lag(NamedTuple):
 class TargetLags:
     """Determines the lag of positions on the target cluster."""
 
-    def __init__(self, view: ClusterView, cluster: ClusterConfig) -> None:
+    def __init__(self, view: ClusterView, cluster: ClusterConfig, rebuild_bytes: int) -> None:
         self._view = view
         self._cluster = cluster
-        self._stretches = Stretches(view, PATIENCE_S)
+        self._stretches = Stretches(view, PATIENCE_S, rebuild_bytes)
         self._watched = WatchedTopics(view)
 
     async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
@@ -82,7 +81,7 @@ class TargetLags:
                 async for batch in self._stretches.read(partition, offset, offset + 1):
                     if not batch.is_old and batch.header.attributes & CONTROL:
                         continue
-                    records = decode(batch.buffer, batch.start, batch.end)
+                    records = batch.records()
                     return next((each.time_ms for each in records if each.offset >= offset), None)
         except (ReadFailed, TimeoutError, ValueError):
             return None

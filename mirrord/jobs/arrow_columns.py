@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -156,7 +155,7 @@ class RecordColumns:
             return
         appended = None if batch.is_old else bool(header.attributes & LOG_APPEND_TIME)
         producer_id = None if batch.is_old else header.producer_id
-        for record in decode(batch.buffer, batch.start, batch.end):
+        for record in batch.records():
             if not self._start <= record.offset < self._end:
                 continue
             sequence = None

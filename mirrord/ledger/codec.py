@@ -1,4 +1,7 @@
-"""Encodes and decodes ledger entries and records of the state topic as one version byte, followed by msgpack.
+"""Encodes and decodes ledger entries and records of the state topic as one version byte, followed by a msgpack array.
+
+No text in UTF-8 and no record in Avro's or Protobuf's usual framing begins like this, so `is_framed` can tell whether
+mirrord wrote a record. This must stay true for all future versions.
 
 The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
 record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,
@@ -9,10 +12,10 @@ from typing import TypeVar
 
 import msgspec
 
-from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs, TooNew
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact, RangeAudited
-from mirrord.ledger.facts.commands import CommandGiven
+from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
@@ -43,7 +46,7 @@ from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 
-VERSION = 10
+VERSION = 12
 """The newest layout version that can be read. An entry is written with the lowest version that it needs. The versions
 introduced the following:
 
@@ -60,9 +63,20 @@ introduced the following:
   (`letters_at`), including records that are skipped without a decision by an operator
 - 10: `CommandGiven`. Only entries with this fact have this version. A daemon that replaces an older one can therefore
   wait with such entries until the older one no longer reads the ledger.
+- 11: `RecordSkipped`. As with 10, only entries with this fact have this version.
+- 12: `LedgerSigned`. As with 10, only entries with this fact have this version.
 """
+SIGNED = 64
+"""Takes the place of the version in a record with a signature (`mirrord.ledger.store.seal`). The record within the
+signature has its own version."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
+_NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12}
+"""The version of entries with these facts."""
+_LAST_VERSION = 127
+"""The highest version byte that a record of mirrord will ever have."""
+_ARRAY, _LONG_ARRAY = 0x90, 0xDC
+"""The first bytes of a msgpack array with up to 15 elements, and of one with up to 65,535."""
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999 in milliseconds since 1970. Calendar functions accept no later time."""
@@ -81,12 +95,22 @@ _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
 
 def encode_entry(entry: Entry) -> bytes:
     """Return the bytes of the ledger record that holds this entry."""
-    version = VERSION if any(isinstance(fact, CommandGiven) for fact in entry.facts) else _COMMON
+    version = max((_NEWEST_FACTS.get(type(fact), _COMMON) for fact in entry.facts), default=_COMMON)
     return bytes([version]) + _encode(entry)
 
 
+def is_framed(data: bytes | None) -> bool:
+    """Return whether a record has the form that the records of all versions of mirrord have: a version byte, followed
+    by an array."""
+    if not data or len(data) < 2 or not 1 <= data[0] <= _LAST_VERSION:
+        return False
+    # Arrays in the ledger have less than 256 elements. The high byte of a longer form is 0, which no text contains.
+    return data[1] & 0xF0 == _ARRAY or (data[1] == _LONG_ARRAY and data[2:3] == b"\x00")
+
+
 def decode_entry(data: bytes | None) -> Entry:
-    """Return the entry that a ledger record holds. Raises LedgerCorrupt if the data is not a valid entry."""
+    """Return the entry that a ledger record holds. Raises NotOurs if mirrord did not write the record, TooNew if a
+    newer version wrote it, and LedgerCorrupt if it cannot be read."""
     entry = _decode(_entries, data, "ledger record")
     for fact in entry.facts:
         if not _is_sound(fact):
@@ -100,30 +124,45 @@ def encode_state(record: StateRecord) -> bytes:
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
-    """Return the record that the state topic holds under a key. Raises LedgerCorrupt if the data is invalid or the kind
-    of key is unknown."""
-    decoder = _STATE.get(key.partition("/")[0])
-    if decoder is None:
-        raise LedgerCorrupt(f"the state topic holds an unknown key: {key!r}")
-    return _decode(decoder, data, f"state record {key!r}")
+    """Return the record that the state topic holds under a key. Raises the same errors as `decode_entry`. If the kind
+    of key is unknown, a newer version of mirrord or another client wrote the record."""
+    what = f"state record {key!r}"
+    if (why := foreign(key, data)) is not None:
+        raise why
+    _check_frame(data, what)
+    return _decode(_STATE[key.partition("/")[0]], data, what)
+
+
+def foreign(key: str, data: bytes) -> NotOurs | None:
+    """Return why a record of the state topic cannot be mirrord's, or None if mirrord may have written it."""
+    if not is_framed(data):
+        return NotOurs(f"a state record {key!r} was not written by mirrord")
+    if key.partition("/")[0] not in _STATE and data[0] <= VERSION:
+        return NotOurs(f"the state topic holds an unknown key: {key!r}")
+    return None
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | None, what: str) -> T:
-    if not data:
-        raise LedgerCorrupt(f"a {what} is empty")
-    if not 1 <= data[0] <= VERSION:
-        raise LedgerCorrupt(f"a {what} has version {data[0]}, but this program knows only versions 1 to {VERSION}")
     try:
-        return decoder.decode(memoryview(data)[1:])
+        return decoder.decode(memoryview(_check_frame(data, what))[1:])
     # ValueError means that a string is not valid UTF-8. RecursionError means that arrays are nested too deeply.
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise LedgerCorrupt(f"a {what} cannot be read: {error}") from None
 
 
+def _check_frame(data: bytes | None, what: str) -> bytes:
+    if not data or not is_framed(data):
+        raise NotOurs(f"a {what} was not written by mirrord")
+    if data[0] > VERSION:
+        raise TooNew(f"a {what} has version {data[0]}, but this program knows only versions 1 to {VERSION}")
+    return data
+
+
 def _is_sound(fact: AnyFact) -> bool:
     """Return whether the numbers in a fact are within the ranges that `fold` can store."""
-    if isinstance(fact, OrderFact | CommandGiven):
-        fits = 0 <= fact.origin.at_ms <= LATEST_MS
+    if isinstance(fact, OrderFact | CommandGiven | RecordSkipped | LedgerSigned):
+        fits = not isinstance(fact, RecordSkipped) or 0 <= fact.offset < _INT64
+        fits = fits and 0 <= fact.origin.at_ms <= LATEST_MS
         fits = fits and (not isinstance(fact, CommandGiven) or 0 <= fact.omitted < _INT64)
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
     if isinstance(fact, Quarantined | QuarantineOrder | LaneSought | SeekDone):

@@ -9,6 +9,27 @@ class LedgerCorrupt(EnvironmentFault):
     """Raised when bytes of the ledger topic or the state topic are malformed or missing."""
 
 
+class NotOurs(LedgerCorrupt):
+    """Raised when a record of the ledger topic or the state topic does not have the form that all records of mirrord
+    have. Another client wrote it, so readers skip it."""
+
+
+class NotSigned(NotOurs):
+    """Raised when a record has no signature although a key is configured. Readers skip it if the ledger is signed."""
+
+
+class UnknownKey(LedgerCorrupt):
+    """Raised when a record is signed with a key that is not configured. It may hold facts that matter."""
+
+
+class SignedLedger(LedgerCorrupt):
+    """Raised when the ledger is signed, but no key is configured for it."""
+
+
+class TooNew(LedgerCorrupt):
+    """Raised when a newer version of mirrord wrote a record. This version must not go on without understanding it."""
+
+
 class LedgerWentBack(EnvironmentFault):
     """Raised when facts have been lost: the ledger lacks an entry that it once contained, or the ledger topic is now a
     different topic."""

@@ -37,7 +37,7 @@ from mirrord.ledger.decided_verdicts import (
 )
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
-from mirrord.ledger.facts.commands import CommandGiven
+from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -48,6 +48,7 @@ from mirrord.ledger.facts.core import (
     CopyInherited,
     CopyNamed,
     Entry,
+    FlowFact,
     FlowOpened,
     HoleFound,
     LaneFact,
@@ -111,7 +112,7 @@ def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
         return (False,) * len(entry.facts)
     state.next_offset = offset + 1
     if entry.lease_epoch < state.lease_epoch or _is_repeated(state, entry):
-        return (False,) * len(entry.facts)
+        return tuple(isinstance(fact, RecordSkipped) for fact in entry.facts)
     bound: list[bool] = []
     for fact in entry.facts:
         bound.append(_apply(state, fact, entry.lease_epoch, offset))
@@ -140,8 +141,9 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
 def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bool:
     if isinstance(fact, FlowOpened):
         return _open_flow(state, fact)
-    if not state.flow:
-        return False
+    # `RecordSkipped` concerns the readers (`mirrord.ledger.store.entry_gate`), not the state.
+    if not state.flow or isinstance(fact, RecordSkipped):
+        return isinstance(fact, RecordSkipped)
     if isinstance(fact, LeaseTaken):
         return _take_lease(state, fact, lease_epoch)
     if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, _OF_ANYBODY)):
@@ -159,10 +161,7 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
     return _apply_to_flow(state, fact)
 
 
-def _apply_to_flow(
-    state: FlowState,
-    fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | CommandGiven | AclsPlanned | AclsSynced,
-) -> bool:
+def _apply_to_flow(state: FlowState, fact: FlowFact) -> bool:
     match fact:
         case LeaseContinued():
             return _continue_lease(state, fact)
@@ -173,13 +172,13 @@ def _apply_to_flow(
             state.probed = fact
         case ConfigChanged():
             take_starts(state, fact)
-        case CommandGiven():
-            pass  # it is for information only
         case AclsPlanned():
             state.planned_acls = frozenset(fact.rules)
         case AclsSynced():
             state.acls = state.acls.union(fact.added).difference(fact.removed)
             state.planned_acls = frozenset()
+        case _:
+            pass  # `CommandGiven` and `LedgerSigned` are for information only
     return True
 
 
@@ -464,6 +463,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     holes = lane.holes if fact.runs and lane.hole_list.is_changed(lowest, last, is_lost=is_lost) else ()
     void = [piece for hole in holes for piece in void_pieces(lane.source_runs, hole)]
     lane.verdicts.explained(void_no_longer(void, lowest)[0])
+    before = lane.source_runs.offset_of(lowest) if is_lost else None
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
@@ -477,8 +477,10 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         doubt(lane, lowest)
         lane.displaced = displaced.kept_below(lane.displaced, lowest)
         lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
-        # If a truncation is recorded again before anything was copied after it, it is the same truncation.
-        known = {each for each in lane.truncations if each[0] == lowest}
+        # If a truncation is recorded again before anything was copied after it, it is the same truncation, unless the
+        # lane has leapt over records since, and goes back now.
+        goes_back = before is not None and (lane.source_runs.offset_of(lowest) or 0) < before
+        known = {each for each in lane.truncations if each[0] == lowest and not goes_back}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.truncations += tuple((lowest, start) for start in lost)

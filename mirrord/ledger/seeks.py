@@ -26,6 +26,8 @@ class Seek(msgspec.Struct, frozen=True, array_like=True):
     lost_from: int = -1
     """The lowest source offset of the loss that the operator accepted with this command (`LaneSought.lost_from`), or
     -1."""
+    epoch: int = -1
+    """If the range was skipped: the highest leader epoch that its records can have (`SeekDone.epoch`), or -1."""
 
 
 Seeks = tuple[Seek, ...]
@@ -55,7 +57,7 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
-        kept.append(msgspec.structs.replace(carried, start=fact.start, done=True))
+        kept.append(msgspec.structs.replace(carried, start=fact.start, done=True, epoch=fact.epoch))
     return tuple(sorted(kept, key=lambda each: each.end))
 
 

@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mirrord.kafka.protocol.crc32c import checksum
-from mirrord.ledger.codec import decode_state
-from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.codec import decode_state, foreign
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, UnknownKey
 from mirrord.ledger.state_topic_records import (
     PACKED,
     RUNS_KEY,
+    FlowSnapshot,
     LaneSnapshot,
     RunsPiece,
     StateRecord,
     first_ordinal,
 )
+from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
 
@@ -61,22 +63,57 @@ class NothingKept(Kept):
         """Ignore a record."""
 
 
+class _Former(Exception):
+    """Raised for a record without a signature that was written before the ledger was signed."""
+
+
 class StateTopicRows:
     """Collects the newest record of each key while the state topic is read. When a record contains packed runs, the
     runs are passed to `RunMemory`, which keeps them in memory or in a file."""
 
-    def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
+    def __init__(self, memory: RunMemory = ALL_OF_IT, seal: Seal = NO_SEAL) -> None:
         self._memory = memory
+        self._seal = seal
+        self._is_signed = False
+        self._unproven: LedgerCorrupt | None = None
+        """Why a snapshot of the flow was skipped: it has no signature, or its key is not configured."""
         self._rows: dict[str, bytes] = {}
         self._pieces: dict[str, PackedPiece] = {}
+        self.foreign: dict[str, NotOurs] = {}
+        """Why records were skipped, by their keys. mirrord did not write them."""
 
     def take(self, key: str, value: bytes | None) -> None:
-        """Add the next record. A record without a value removes its key."""
+        """Add the next record. A record without a value removes its key. A record that mirrord did not write is
+        skipped, so that the previous record with this key stays in force until compaction removes it."""
+        try:
+            value = value if value is None else self._proven(key, value)
+        except NotOurs as why:
+            self.foreign[key] = why
+            return
+        except _Former:
+            return
+        self.foreign.pop(key, None)
         self._rows.pop(key, None)
         if value is None:
             self._pieces.pop(key, None)
         elif key not in self._pieces and not (key.startswith(f"{RUNS_KEY}/") and self._keep(key, value)):
             self._rows[key] = value
+
+    def _proven(self, key: str, value: bytes) -> bytes:
+        """Return the record without its signature. Raises NotOurs if it has to be skipped and reported, and `_Former`
+        if it has to be skipped because it is older than the signatures."""
+        try:
+            proven = self._seal.row(key, value)
+        except (NotSigned, UnknownKey) as why:
+            if key.startswith("flow/"):
+                self._unproven = why
+            if isinstance(why, NotSigned) and not self._is_signed:
+                raise _Former from None
+            raise NotOurs(str(why)) from None
+        self._is_signed = self._is_signed or self._seal.is_used
+        if (why := foreign(key, proven)) is not None:
+            raise why
+        return proven
 
     def _keep(self, key: str, value: bytes) -> bool:
         """Keep the piece if the record is valid, and return whether it is valid. An invalid piece is reported only when
@@ -92,7 +129,10 @@ class StateTopicRows:
         return True
 
     def read(self) -> "StateTopicContents":
-        """Return all collected records in decoded form. Raises LedgerCorrupt."""
+        """Return all collected records in decoded form. Raises LedgerCorrupt. Raises NotSigned or UnknownKey if the
+        only snapshots have no valid signature."""
+        if self._unproven is not None and not any(key.startswith("flow/") for key in self._rows):
+            raise self._unproven
         return StateTopicContents({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
 
 
@@ -102,6 +142,11 @@ class StateTopicContents(NamedTuple):
     records: Mapping[str, StateRecord]
     pieces: Mapping[str, PackedPiece] = {}
     """The pieces of packed runs. Pieces in an older form are among `records`."""
+
+    @property
+    def holds_snapshot(self) -> bool:
+        """Whether there is a snapshot of the flow."""
+        return any(isinstance(record, FlowSnapshot) for record in self.records.values())
 
     def kept(self, former: Kept) -> Kept:
         """Return which of these records belong to a snapshot: their keys, and the properties of each lane's record. If

@@ -80,6 +80,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "Offset up to which the daemon has read the flow's ledger.",
     ),
     Metric(
+        "mirrord_ledger_skipped_records", "gauge", "records", FLOW,
+        "Number of records in the topics of the flow's ledger that the daemon has skipped since it opened the ledger. "
+        "Other clients wrote them, or an operator ordered to skip them.",
+    ),
+    Metric(
         "mirrord_replicators", "gauge", "", FLOW,
         "Number of replicators that are running and report their state.",
         "none (number of tasks in Connect)",

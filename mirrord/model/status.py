@@ -421,6 +421,9 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of the flow. Only the daemon that runs the flow knows them."""
     ledger_end: int | None = None
     """The offset of the ledger topic up to which the reporting process has read the ledger."""
+    ledger_skipped: int | None = None
+    """Number of records in the ledger's topics that the daemon has skipped since it opened the ledger, because mirrord
+    did not write them or an operator ordered so."""
     groups: dict[str, int] | None = None
     """Number of positions of consumer groups in each state (`mirrord.model.group_status.GroupState`).
 
@@ -471,7 +474,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     def decode(document: bytes) -> "Status":
         """Decode a status document, which may come from a different version of mirrord. Raises ValueError if `document`
         is not a status document."""
-        return msgspec.json.decode(document, type=Status)
+        try:
+            return msgspec.json.decode(document, type=Status)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -12,7 +12,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import FlowOpened
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.store import check_clusters
+from mirrord.ledger.store.cluster_ids import check_clusters
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias, probe_topic
@@ -23,6 +23,7 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.config_findings import expiry_ms, own_topics_findings, settings_findings
 from mirrord.operations.granted_acls import RightSeen
 from mirrord.operations.hazard_survey import find_hazards, read_state
+from mirrord.operations.ledger_writers_survey import ledger_writer_findings
 from mirrord.operations.rules.weak_settings import weak_settings
 from mirrord.operations.start_offset_preview import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.supervision.broker_probe import NotProbed, probe_target
@@ -122,6 +123,9 @@ async def _check_flow(
         "rights": rights_too(),
         "settings": settings_findings(config, survey, seen[flow.target]),
         "the ledger's topics": own_topics_findings(config.clusters[flow.target], survey, timeout_s),
+        "who may write to the ledger": ledger_writer_findings(
+            flow, config.clusters[flow.target], access.upkeep(flow.target)
+        ),
         "how old the backlog is": _backlog(config, access, survey, ledger, seen),
         "clocks": clock_findings(config, survey, access.clock.wall_ms()),
         "where partitions begin": _beginnings(config, survey, ledger),

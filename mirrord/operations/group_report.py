@@ -69,7 +69,7 @@ async def _report(config: Config, flow: FlowConfig, view: LedgerView | MirrordEr
             statuses, note = await _both(config, flow, view, lanes, target)
         except MirrordError as fault:
             return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=str(fault))
-        lags = TargetLags(target, config.clusters[flow.target])
+        lags = TargetLags(target, config.clusters[flow.target], flow.limits.rebuild_bytes)
         groups = await with_lags(statuses, lanes, lags, SystemClock())
     return GroupsReport(flow=flow.name, at_ms=now_ms, source="polling", note=note, groups=groups)
 

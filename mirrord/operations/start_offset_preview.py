@@ -20,7 +20,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import FlowOpened, InheritedBy
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.store import check_clusters
+from mirrord.ledger.store.cluster_ids import check_clusters
 from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import producers_back, read_state
@@ -87,7 +87,8 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     views = [ClusterView(alias, config.clusters[alias], pool, options, cluster_id) for alias, cluster_id in clusters]
     committed = (flow.isolation == "read_committed", False)
     asks = [Asks(view, read_committed=each) for view, each in zip(views, committed, strict=True)]
-    sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
+    limit = flow.limits.rebuild_bytes
+    sides = [Sides(view, ask, Stretches(view, PATIENCE_S, limit)) for view, ask in zip(views, asks, strict=True)]
     foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
 
     async def find_copies(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:

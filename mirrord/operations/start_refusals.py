@@ -18,7 +18,8 @@ from mirrord.ledger.errors import ForeignFlow, LedgerMissing, LedgerUnavailable
 from mirrord.ledger.facts.core import FlowOpened
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.store import LedgerStore, check_clusters
+from mirrord.ledger.store.cluster_ids import check_clusters
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId
 from mirrord.operations.granted_acls import lacking_lines, see_rights

@@ -43,6 +43,7 @@ from mirrord.kafka.rules.topic import BROKER_DEFAULT
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import ClusterId
+from mirrord.model.shown_text import LONGEST_MESSAGE, printable
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.rules.broker_probe import (
     PRODUCERS,
@@ -203,7 +204,11 @@ class _Probe:
         answer = await admin.create_topics([wanted], int(self._timeout_s * 1000))
         for _, code, message in answer.topic_errors:
             if code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-                reason = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
+                reason = (
+                    f"{ErrorCode.name_of(code)}: {printable(message, LONGEST_MESSAGE)}"
+                    if message
+                    else ErrorCode.name_of(code)
+                )
                 raise NotProbed(f"the topic {self._topic} cannot be created: {reason}")
 
     async def _delete(self, admin: Any) -> None:

@@ -116,7 +116,7 @@ async def _read(http: str, config: Config, target: str, seconds: float) -> bytes
 def _decoded(http: str, body: bytes, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise NoAnswer(f"{http} does not answer: {error}") from error
 
 

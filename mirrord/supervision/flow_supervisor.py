@@ -32,8 +32,9 @@ from mirrord.supervision.group_follower_keeper import GroupKeeper
 from mirrord.supervision.jobs.schedule import Schedule
 from mirrord.supervision.lane_status import lines, lost_topics, recorded_lanes, replicators
 from mirrord.supervision.lane_wait_log import LaneWaits
-from mirrord.supervision.order_execution import Desk, order_remarks
+from mirrord.supervision.order_execution import Desk, ledger_remarks
 from mirrord.supervision.pruning import prune_for_ever
+from mirrord.supervision.reconciling import reconcile_for_ever
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.rpo import rpo_status
 from mirrord.supervision.shared_services import Services
@@ -47,11 +48,9 @@ from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Pause before the next attempt to run a flow whose ledger belongs to a flow between different clusters, or whose
-source cluster now has a different alias. Only an operator can fix this."""
+"""Pause before the next attempt to run a flow whose ledger belongs to other clusters, or whose source has a new alias.
+Only an operator can fix this."""
 POLL_S = 1.0
-STEP_S = 1.0
-"""Maximum interval between comparisons of hosted and desired lanes. A change in either triggers one immediately."""
 OTHERS_S = 5.0
 """Maximum time that a flow waits for the ledgers of the other flows to be read. After this time, topics that may belong
 to a flow with an unread ledger are reported as faults."""
@@ -102,6 +101,7 @@ class FlowSupervisor:
         self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services.clock)
         self._held_before = False
         """Whether this process has already held the lease."""
+        self._has_begun = False
         self._known: LedgerEnd | None = None
         """How far an earlier attempt read the ledger. A ledger that ends before this position has lost entries."""
 
@@ -205,6 +205,7 @@ class FlowSupervisor:
             rpo=self._rpo(lanes),
             counts=self._figures.counts if self._fleet is not None else None,
             ledger_end=state.next_offset if state else None,
+            ledger_skipped=self._store.skipped.count if self._store else None,
             groups=self.groups.states,
             groups_followed=self.groups.followed,
             jobs=self.schedule.status(state.jobs if state else None),
@@ -280,8 +281,7 @@ class FlowSupervisor:
                 await self._keeper.close()
             await store.close()
             self._known = store.known
-            self._store = self._keeper = None
-            self._discovered = None
+            self._store = self._keeper = self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
         """Take over or kill replicators that earlier processes left running. Then run the flow as lease holder."""
@@ -310,7 +310,7 @@ class FlowSupervisor:
             for coroutine in (
                 self._discover(recorder, fleet),
                 self._keep_in_step(store, recorder),
-                self._reconcile(fleet),
+                self._reconcile(keeper, recorder, fleet),
                 self._poll(fleet),
                 self._ends.follow(setup.source, recorder, lambda: uncovered(self._discovered, fleet.reports)),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
@@ -430,11 +430,10 @@ class FlowSupervisor:
                 self._upkeep.see(found)
             await wait_for(self._changed, next_refresh_s(self.flow, looked, is_unrecorded=recorder.waiting))
 
-    async def _reconcile(self, fleet: Fleet) -> None:
-        while True:
-            fleet.changed.clear()
-            fleet.step()
-            await wait_for(fleet.changed, STEP_S)
+    async def _reconcile(self, keeper: LeaseKeeper, recorder: Recorder, fleet: Fleet) -> None:
+        is_new, self._has_begun = keeper.turn == 1 and not self._has_begun, True
+        at_ms = self._services.clock.wall_ms()
+        await reconcile_for_ever(self.flow.name, fleet, recorder, is_new=is_new, at_ms=at_ms)
 
     async def _poll(self, fleet: Fleet) -> None:
         observer = f"{self.flow.name}/replicators"
@@ -478,8 +477,8 @@ class FlowSupervisor:
 
     def _remark(self) -> str:
         """Return the flow's most important problem as one line for operators, or an empty string if there is none."""
-        if self._note or self.handover.note:
-            return self._note or self.handover.note
+        if note := self._note or self.handover.note:
+            return note
         if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:
             return f"the lease cannot be renewed, so another daemon may take the flow: {self._keeper.trouble}"
         if self._fleet is not None and self._fleet.note:
@@ -488,7 +487,7 @@ class FlowSupervisor:
 
     def _remarks(self) -> tuple[str, ...]:
         hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
-        orders = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
+        orders = ledger_remarks(self._store, hosts) if self._store is not None else ()
         if self._fleet is None:
             return orders
         waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})

@@ -7,7 +7,7 @@ import msgspec
 from mirrord.ledger.foreign_writes import foreign_counts
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.source_ends import former_losses, lane_end
-from mirrord.ledger.standing_orders import Orders, describe_origin, pausable
+from mirrord.ledger.standing_orders import POLICY, Orders, describe_origin, pausable
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.model.status import HostState, LaneStatus, LossStatus, ProofStatus, ReplicatorStatus
@@ -143,7 +143,8 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
     """Return the lane's status, including the operator commands that affect the lane: a seek, a pause or a pin.
 
-    A paused lane that is halted or still draining keeps that phase.
+    A paused lane that is halted or still draining keeps that phase. A lane that mirrord itself has paused, because it
+    ended its replicator again and again, counts as halted.
     """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
@@ -151,6 +152,9 @@ def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> Lane
         lane = msgspec.structs.replace(lane, seek_to=seek.end, note=lane.note or note)
     pause = orders.pause_of(lane.topic, lane.partition)
     if pause is not None and lane.state in {"unknown", "drained"}:
+        if pause.origin.by == POLICY:
+            line = f"{lane.topic}-{lane.partition}: {pause.origin.reason}"
+            return msgspec.structs.replace(lane, state="halted", note=line)
         what = pausable(pause.topic, pause.partition) if pause.partition < 0 else "it"
         note = f"{what} was paused {describe_origin(pause.origin)}"
         return msgspec.structs.replace(lane, state="paused", note=lane.note or note)

@@ -17,6 +17,7 @@ from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.standing_orders import (
     NO_GIVER,
+    POLICY,
     Giver,
     Order,
     OrderAnswer,
@@ -122,9 +123,15 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
         for seek in pending(lane.seeks):
             yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {describe_origin(seek.origin)}"
     for pause in orders.paused.values():
-        yield f"{pausable(pause.topic, pause.partition)} is paused, {describe_origin(pause.origin)}"
+        word = "halted" if pause.origin.by == POLICY else "paused"
+        yield f"{pausable(pause.topic, pause.partition)} is {word}, {describe_origin(pause.origin)}"
     for drained in (orders.drained[host] for host in hosts if host in orders.drained):
         yield f"{drained.replicator} is drained, {describe_origin(drained.origin)}"
+
+
+def ledger_remarks(store: LedgerStore, hosts: Collection[str]) -> tuple[str, ...]:
+    """Return the lines of `order_remarks`, and one line if records of the ledger's topics were skipped."""
+    return (*order_remarks(store.state, hosts), *filter(None, (store.skipped.remark(),)))
 
 
 def _answer(decision: Decision) -> OrderAnswer:

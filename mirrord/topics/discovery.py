@@ -28,6 +28,7 @@ from mirrord.topics.rules.hazards import status_hazards
 from mirrord.topics.rules.topic_configs import fewer_replicas, replication_factor
 from mirrord.topics.rules.topic_plan import CreateTopic, GrowTopic, PlannedLane, TopicsPlan, plan_topics
 from mirrord.topics.rules.two_way_deletions import halves, not_again
+from mirrord.topics.rules.unusable_topics import invalid_names
 from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import naming_of, selection_of
 from policies.selecting import Selection
@@ -237,6 +238,7 @@ class Discovery:
                 },
             )
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
+        unsure |= invalid_names(source.invalid)
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:

@@ -8,12 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from mirrord.cli.main import main
+from mirrord.config.ledger import LedgerConfig
 from mirrord.config.schema import ClusterConfig, FlowConfig
-from mirrord.config.security import Security
+from mirrord.config.security import Secret, Security
 from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin
 from mirrord.kafka.client.connection import Connection
 from mirrord.kafka.client.reconnecting_link import ask
@@ -23,8 +26,8 @@ from mirrord.kafka.protocol.api_versions import PRODUCE, Api
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.lab.server_properties import ADMIN
-from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
-from mirrord.ledger.facts.core import LaneTaken, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack, SignedLedger
+from mirrord.ledger.facts.core import LaneTaken, LeaseReleased, LeaseTaken, SourceRun, Verdict, VerdictGiven
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.lease import LeaseKeeper
 from mirrord.ledger.store.store import LedgerStore, open_flow
@@ -103,6 +106,50 @@ def open_store(flow: Flow) -> OpenStore:
 
 class TestOnBrokers(LedgerContract):
     pass
+
+
+async def test_a_ledger_is_signed_and_a_foreign_transaction_is_skipped(
+    lab_pair: LabPair, flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    former = await flow.open()
+    await start_flow(former)
+    await former.save(progress(0, 5))
+    await former.append(1, [LeaseReleased(1)])
+    await former.close()
+    producer = Producer({**client_settings(flow.cluster), "transactional.id": flow.name})
+    await asyncio.to_thread(producer.init_transactions, SECONDS)
+    producer.begin_transaction()
+    producer.produce(ledger_topic(flow.name), b"hello")
+    await asyncio.to_thread(producer.commit_transaction, SECONDS)
+    foreign = await flow.open()
+    assert foreign.skipped.count == 2  # the record and the marker of its transaction
+    await foreign.close()
+    key = tmp_path / "key"
+    key.write_text("k" * 32)
+    conf = tmp_path / "conf.toml"
+    conf.write_text(
+        f'[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "{flow.cluster.bootstrap}"\n'
+        f'[[flows]]\nname = "{flow.name}"\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n[ledger]\nkey = "file:key"\n'
+    )
+    assert await asyncio.to_thread(main, ["ledger", "show", str(conf)]) == 0
+    assert "no signature" in capsys.readouterr().out
+    assert await asyncio.to_thread(main, ["ledger", "sign", "--reason", "set up", str(conf)]) == 0
+    assert await asyncio.to_thread(main, ["ledger", "show", str(conf)]) == 0
+    assert "the ledger is signed from here on, by" in capsys.readouterr().out
+    ledger = LedgerConfig(Secret(f"file:{key}"))
+    signed = LedgerStore(
+        KafkaLog(flow.name, msgspec.structs.replace(config(flow.cluster), ledger=ledger), deadline_seconds=SECONDS),
+        SystemClock(),
+    )
+    await signed.open(create=False)
+    try:
+        assert plain(signed.state)["lanes"] == plain(former.state)["lanes"]
+        assert signed.state.progress == {LANE: progress(0, 5)}
+        assert await signed.append(2, [LeaseTaken(2, HOLDER, 6_000)]) == (False,)
+    finally:
+        await signed.close()
+    with pytest.raises(SignedLedger, match="is signed, but `key`"):
+        await flow.make().open(create=False)
 
 
 async def test_the_topics_are_created_once_and_keep_what_they_must(flow: Flow) -> None:

@@ -116,9 +116,11 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
             view.watch(where.topic, where.topic_id)
             await until(lambda: view.leader(where) is not None)
             source = Stretches(view, SECONDS)
-            assert await source.parting(where, 40, before) == (before, 20)
-            assert await source.parting(where, 20, before) == (-1, -1)
-            assert await source.parting(where, 50, after) == (-1, -1)
+            leader = view.leader(where)
+            assert leader is not None
+            assert await source.parting(where, 40, before) == (before, 20, leader.epoch)
+            assert await source.parting(where, 20, before) == (-1, -1, leader.epoch)
+            assert await source.parting(where, 50, after) == (-1, -1, leader.epoch)
 
 
 async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair, two: LabTarget) -> None:
@@ -156,7 +158,8 @@ async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair,
         await flow.caught_up(replicator)
         await flow.store.read_to_end()
         lane = flow.lane()
-        assert [each for each in lane.verdicts.recent if each.reason == "truncated"] == [Verdict(20, 40, "truncated")]
+        # Offsets 20 to 39 were copied, and 40 to 49 skipped.
+        assert [each for each in lane.verdicts.recent if each.reason == "truncated"] == [Verdict(20, 50, "truncated")]
         wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 40)]
         assert await values(flow, partition.name) == [each.value for each in wanted]
 

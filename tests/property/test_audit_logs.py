@@ -17,6 +17,7 @@ from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Compared
 from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.kafka.records import record_decoding
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicPartition
 from tests.fixtures.byte_log import ByteLog
 from tests.fixtures.copied_log import CopiedLog, damaged, is_ascending, own_rows
@@ -42,6 +43,18 @@ def test_the_reference_reads_what_it_writes(seed: int) -> None:
 def test_a_batch_without_records_has_none_whatever_its_codec(codec: int) -> None:
     data = encode(Batch(0, 2, 0, codec, 0, 0, (-1, -1), -1, ()))
     assert record_decoding.decode(data, 0, len(data)) == []
+
+
+def test_an_audit_reads_no_batch_that_is_larger_than_its_flow_allows() -> None:
+    chance = random.Random(1)
+    made = LogByChance(chance, 60)
+    source = decode(made.data)
+    copy = CopiedLog(chance, source, foreign=False)
+    both = cast(LogReader, ByteLog(source, made.end)), cast(LogReader, ByteLog(copy.batches, copy.end))
+    lane = AuditedLane(source=NAMED, target=NAMED, committed=True, rebuild_bytes=0)
+    (wanted,) = ranges(copy.lane, 0, copy.ordinal, 1 << 40, copy.lane.verdicts.recent)
+    with pytest.raises(EnvironmentFault, match=r"cannot be read: .* limits\.rebuild_bytes"):
+        asyncio.run(RangeReader(*both, by_records=True).audit(lane, wanted))
 
 
 @given(SEEDS, st.sampled_from([1 << 40, 4]), st.integers(3, 60), st.booleans(), st.booleans())

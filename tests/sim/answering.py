@@ -55,7 +55,10 @@ def fetch(world: "World", host: "Host", effect: FetchFrom) -> tuple[str, Any]:
     if not error and parts < 0:
         data, aborted = world.source.fetch(effect.position, world.rng.randint(1, 4), host.lane.read_committed)
     stable = world.source.last_stable
-    chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
+    records = (data, 0, len(data), None)
+    chunk = Chunk(
+        effect.question, error, end, stable, start, aborted, *records, epoch, parts, world.source.leader_epoch
+    )
     return slow_brokers.fetched(world, chunk)
 
 
@@ -79,7 +82,9 @@ def answer(  # noqa: C901, PLR0911 -- one case per kind of question
             world.given.add(world.producer_ids)
             return ProducerIdAnswer(question.question, 0, world.producer_ids, 0)
         case AskDivergence():
-            return DivergenceAnswer(question.question, *world.source.parting(question.position, question.epoch))
+            error, diverging, end = world.source.parting(question.position, question.epoch)
+            leader_epoch = -1 if error else world.source.leader_epoch
+            return DivergenceAnswer(question.question, error, diverging, end, leader_epoch)
         case AskStart():
             return StartAnswer(question.question, 0, world.source.begin)
         case AskScan():

@@ -88,6 +88,10 @@ class Cluster:
     def elect(self) -> None:
         """Elect new leaders, as leaders of a target."""
 
+    @property
+    def leader_epoch(self) -> int:
+        return self.target.epoch
+
     def diverging(self, _position: int, _epoch: int) -> tuple[int, int]:
         return -1, -1
 

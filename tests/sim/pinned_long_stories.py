@@ -45,6 +45,7 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("truncated_after_an_epoch", "letters_in_doubt", "a_gap_before_the_ledger_answers"),
     ),
+    (468447523379, "sought, refused and filtered", "sequence", ("another_branch",)),
     (606876713370, "target retention, old records", "at-least-once", ("others_where_all_copies_were",)),
     (
         391158409425,

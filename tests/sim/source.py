@@ -173,6 +173,10 @@ class FakeSource:
         return self.number, self.start, self.end, len(self.log), len(self.unwanted), len(self.open)
 
     @property
+    def leader_epoch(self) -> int:
+        return self.epochs[-1][0]
+
+    @property
     def last_stable(self) -> int:
         return min(self.open.values()) if self.open else self.end
 

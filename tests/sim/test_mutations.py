@@ -26,7 +26,6 @@ SEEDS = {
     "a removed record waits for former holders": 21332,
     "another history is not compared": 432,
     "higher epochs are not in a log that parts": 59,
-    "a lane goes back after a leap": 825387094402,
     "epochs of ordinals that may still arrive are compared": 279,
     "resync on doubt": 105,
     "the source is asked about records after those that are copied again": 349764205235,
@@ -106,11 +105,15 @@ ONLY_COUNTED = {
     "a lost record may be superseded below its offset",
     "a lookup reads what was appended and removed",
     "unread ordinals hold other records",
+    "the source is asked before a seek",
+    # Only a leap over expired records is without an epoch (`test_short_source`).
+    "a lane goes back after a leap",
     # Pinned as stories, and tested in `test_last_copied`, `test_earlier_batches` and `test_newer_than_lost`.
     "the source is not asked about records that it has replaced",
     "batches of reassigned ordinals are compared",
     "a lost record has a place of its own",
     "the source is asked about refused records",
+    "the source is asked about skipped records",
     "an epoch may begin before the first copied record",
     "a comparison is repeated up to the new end",
     "acknowledged records may be missing at the end",

@@ -1,4 +1,6 @@
-"""`mirrord ledger show|tail`: prints the facts in a flow's ledger. Only the target cluster is read."""
+"""`mirrord ledger show|tail` prints the facts in a flow's ledger. `mirrord ledger skip` orders that a record that
+cannot be read is skipped, and `mirrord ledger sign` signs a ledger that was written without a key. Only the target
+cluster is used."""
 
 import argparse
 import asyncio
@@ -11,23 +13,46 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.fact_lines import describe
+from mirrord.cli.order_verbs import author, checked_reason
 from mirrord.cli.printing import clean
 from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
+from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.standing_orders import moment
 from mirrord.ledger.store.history import LedgerReading, ReadEntry
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.log_interface import LogTrimmed
+from mirrord.ledger.store.process_identity import this_process
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
+from mirrord.operations.ledger_signing import sign_ledger
+from mirrord.operations.ledger_skip import order_skip
+from mirrord.runtime.clock import SystemClock
 
 _EPILOG = """Each line shows one fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take
 effect changed nothing: either it came from a previous holder, or a different fact was recorded before it. No daemon
 needs to be running."""
 _TAIL_FACTS = 10
+_SIGN_EPILOG = """Once `key` in [ledger] is set, readers trust only signed records. A new ledger is signed from its
+first record on. If a ledger was written without a key, this command signs its present state: stop the daemon, set the
+key, run this command, and start the daemon. Whoever runs it vouches for the present contents of the ledger: look at
+`mirrord ledger show` and run `mirrord audit` before. Until the command has run, daemons with the key refuse the ledger.
+From then on, programs without the key refuse it. If the command is interrupted, run it again.
+
+  mirrord ledger sign --flow eu-us --reason "set up signatures" conf.toml"""
+_SKIP_EPILOG = """A record in the ledger topic that has mirrord's form but cannot be read stops the flow, because it may
+hold facts that matter. The error message names its offset. With this command, all readers skip exactly this record. Its
+facts are lost: if mirrord wrote it, consider `mirrord rebuild` instead. The order is recorded in the ledger, with its
+author and reason. It is written to the target cluster directly, so it needs no daemon. A daemon that is waiting
+continues within seconds.
+
+Records that mirrord did not write are skipped without an order. Records of a newer version of mirrord cannot be
+skipped.
+
+  mirrord ledger skip --flow eu-us --offset 4711 --reason "a tool wrote to the topic by mistake" conf.toml"""
 
 
 def register(verbs: Verbs) -> None:
@@ -42,12 +67,25 @@ def register(verbs: Verbs) -> None:
         add_flow(step)
         step.add_argument("--lane", metavar="LANE", help="only this lane: TOPIC-PARTITION of the source, or a lane id")
         step.add_argument("--json", action="store_true", help="print one JSON object for each fact")
+    sign = add_verb(steps, "sign", "Sign a ledger that was written without a key.", _SIGN_EPILOG)
+    add_conf(sign)
+    add_flow(sign)
+    sign.add_argument("--reason", metavar="TEXT", required=True, help="the reason, which is recorded and shown")
+    skip = add_verb(steps, "skip", "Make all readers skip one record that cannot be read.", _SKIP_EPILOG)
+    add_conf(skip)
+    add_flow(skip)
+    skip.add_argument("--offset", metavar="N", type=int, required=True, help="offset of the record in the ledger topic")
+    skip.add_argument("--reason", metavar="TEXT", required=True, help="the reason, which is recorded and shown")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts in the selected flow's ledger. Raises ConfigError or EnvironmentFault."""
     config = load_conf(arguments)
     flow = _flow(config, arguments.flow)
+    if arguments.ledger_verb == "skip":
+        return _skip(config, flow, arguments)
+    if arguments.ledger_verb == "sign":
+        return _sign(config, flow, arguments)
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
     printer = _Printer(flow.name, reading, arguments.lane, as_json=arguments.json)
     if arguments.ledger_verb == "tail":
@@ -56,6 +94,30 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         asyncio.run(_show(reading, printer))
     return 0
+
+
+def _skip(config: Config, flow: FlowConfig, arguments: argparse.Namespace) -> int:
+    log, origin = KafkaLog(flow.name, config.clusters[flow.target]), _origin(arguments)
+    outcome = asyncio.run(order_skip(log, arguments.offset, origin))
+    print(f"{flow.name}: {outcome}: all readers skip the record at offset {arguments.offset} of {log.topic}")
+    return 0
+
+
+def _sign(config: Config, flow: FlowConfig, arguments: argparse.Namespace) -> int:
+    cluster, origin = config.clusters[flow.target], _origin(arguments)
+
+    def open_log(*, adopts: bool) -> KafkaLog:
+        return KafkaLog(flow.name, cluster, adopts=adopts)
+
+    ttl_ms = config.runtime.lease_ttl_ms
+    print(f"{flow.name}: {asyncio.run(sign_ledger(open_log, this_process(config.instance, ''), ttl_ms, origin))}")
+    return 0
+
+
+def _origin(arguments: argparse.Namespace) -> Origin:
+    if not arguments.reason.strip():
+        raise ConfigError("--reason: it is empty; say why: the reason is recorded and shown")
+    return Origin(author(), checked_reason(arguments.reason), SystemClock().wall_ms())
 
 
 def _flow(config: Config, name: str | None) -> FlowConfig:
@@ -104,7 +166,7 @@ class _Printer:
         """Yield one line for each fact in a ledger entry. If a lane was requested, yield lines only for the facts about
         that lane."""
         if isinstance(read.entry, LedgerCorrupt):
-            yield self._corrupt(read.offset, read.entry)
+            yield self._corrupt(read.offset, read.entry, skipped=read.skipped)
             return
         for number, fact in enumerate(read.entry.facts):
             lane = cast(LaneId | None, getattr(fact, "lane", None))
@@ -138,10 +200,11 @@ class _Printer:
         when = f"{moment(entry.at_ms)}  {entry.lease_epoch:>3}"
         return f"{read.offset:>8}  {when}  {kind:<16}  {clean(describe(fact, self._name))}{remark}"
 
-    def _corrupt(self, offset: int, error: LedgerCorrupt) -> str:
+    def _corrupt(self, offset: int, error: LedgerCorrupt, *, skipped: bool) -> str:
         if self._as_json:
-            return msgspec.json.encode({"flow": self._flow, "offset": offset, "error": str(error)}).decode()
-        return f"{offset:>8}  {clean(str(error))}"
+            document = {"flow": self._flow, "offset": offset, "error": str(error), "skipped": skipped}
+            return msgspec.json.encode(document).decode()
+        return f"{offset:>8}  {clean(str(error))}{'  (skipped)' if skipped else ''}"
 
     def _name(self, lane: LaneId) -> str:
         known = self._reading.state.lanes.get(lane)

@@ -6,6 +6,8 @@ is translated. Syntax that cannot be translated is refused, so that it is never 
 
 import re
 
+from mirrord.config.regex_cost import TooSlow, check_cost
+
 _CLASSES = {
     "Lower": "a-z",
     "Upper": "A-Z",
@@ -51,6 +53,9 @@ def python_regex(java: str) -> str:
     translated = _Translator(java).run()
     try:
         re.compile(translated)
+        check_cost(translated)
+    except TooSlow as error:
+        raise ValueError(f"a regular expression that is fast for every name ({error})") from None
     except re.error as error:
         raise ValueError(f"a regular expression that Python also supports ({error})") from None
     return translated

@@ -35,12 +35,15 @@ from typing import NamedTuple
 import msgspec
 
 from mirrord.config.flow_features import GroupsConfig, GroupsMode
+from mirrord.config.regex_cost import LONGEST_NAME, is_fast
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.group_status import GroupState
 
 NO_EPOCH = -1
+LONGEST_ID = 32_767
+"""Maximum length of the name of a group, whose length is an int16 in the offsets topic."""
 NAMES_KEPT = 100_000
 """Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name each
 time they start."""
@@ -52,15 +55,22 @@ deleted with the topic."""
 
 class GroupFilter:
     """Selects the groups to sync. A group is selected if its whole name matches one of the patterns in `groups.match`
-    and none of the patterns in `groups.exclude`."""
+    and none of the patterns in `groups.exclude`.
+
+    Kafka does not limit the length of names. A group is not selected if the name is so long that a pattern could take
+    too long.
+    """
 
     def __init__(self, config: GroupsConfig) -> None:
         self._match = [re.compile(pattern) for pattern in config.match]
         self._exclude = [re.compile(pattern) for pattern in config.exclude]
+        self._is_fast = all(is_fast(each, LONGEST_ID) for each in (*config.match, *config.exclude))
         self._known: dict[str, bool] = {}
 
     def passes(self, group: str) -> bool:
         """Return whether the configuration selects this group."""
+        if len(group) > LONGEST_NAME and not self._is_fast:
+            return False
         known = self._known.get(group)
         if known is None:
             if len(self._known) >= NAMES_KEPT:

@@ -35,12 +35,14 @@ class RangeGone(EnvironmentFault):
 class LogReader:
     """A reader of the logs of one cluster. `open_logs` creates it."""
 
-    def __init__(self, view: ClusterView, topics: Mapping[str, Topic], patience_s: float) -> None:
+    def __init__(
+        self, view: ClusterView, topics: Mapping[str, Topic], patience_s: float, rebuild_bytes: int | None = None
+    ) -> None:
         self.topics = topics
         """The requested topics, by name."""
         self._view = view
         self._patience_s = patience_s
-        self._stretches = Stretches(view, patience_s)
+        self._stretches = Stretches(view, patience_s, rebuild_bytes)
         self._asks = Asks(view, read_committed=True)
         self._watched: set[TopicId] = set()
 
@@ -146,9 +148,17 @@ class LogReader:
 
 @asynccontextmanager
 async def open_logs(
-    alias: Alias, cluster: ClusterConfig, topics: Collection[str], *, patience_s: float = PATIENCE_S
+    alias: Alias,
+    cluster: ClusterConfig,
+    topics: Collection[str],
+    *,
+    patience_s: float = PATIENCE_S,
+    rebuild_bytes: int | None = None,
 ) -> AsyncGenerator[LogReader]:
-    """Open a reader for these topics. Raises EnvironmentFault, or ConfigError if a topic does not exist."""
+    """Open a reader for these topics. `rebuild_bytes` is the flow's limit for decompressed batches.
+
+    Raises EnvironmentFault, or ConfigError if a topic does not exist.
+    """
     admin = KafkaTopicAdmin(cluster, patience_s)
     try:
         seen = await admin.describe(topics)
@@ -160,7 +170,7 @@ async def open_logs(
     options = ConnectionOptions(connect_timeout_s=patience_s, request_timeout_s=patience_s)
     view = ClusterView(alias, cluster, BufferPool(), options, seen.cluster_id)
     view.start()
-    reader = LogReader(view, seen.topics, patience_s)
+    reader = LogReader(view, seen.topics, patience_s, rebuild_bytes)
     try:
         yield reader
     finally:

@@ -13,7 +13,6 @@ from typing import Literal, Protocol, TypeVar
 
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
-from mirrord.kafka.records.record_decoding import decode
 
 _COMMIT = b"\0\1"
 """The type of a marker that commits a transaction (`org.apache.kafka.common.record.ControlRecordType`). In the key of a
@@ -101,7 +100,7 @@ async def _markers(
 
 def _commits(batch: ReadBatch) -> bool:
     """Return whether a control batch is a marker that commits a transaction."""
-    keys = (record.key for record in decode(batch.buffer, batch.start, batch.end))
+    keys = (record.key for record in batch.records())
     return any(key is not None and key[2:4] == _COMMIT for key in keys)
 
 

@@ -29,6 +29,7 @@ from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.acls import AclRule, ResourceKind
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
+from mirrord.model.shown_text import LONGEST_MESSAGE, printable
 
 GROUP_SIZE = 100
 """Maximum number of topics in one request."""
@@ -276,4 +277,4 @@ def _refused(rules: Sequence[AclRule], answers: Sequence[acls.AclAnswer]) -> dic
 
 def _reason(error: int, message: str | None) -> str:
     name = ErrorCode.name_of(error)
-    return f"{name}: {message}" if message else name
+    return f"{name}: {printable(message, LONGEST_MESSAGE)}" if message else name

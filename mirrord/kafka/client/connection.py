@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
-from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import (
     AuthenticationFailedError,
     IllegalSaslStateError,
@@ -22,9 +21,9 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-from aiokafka.protocol.admin import SaslAuthenticateRequest
 
 from mirrord.config.security import Security
+from mirrord.kafka.client.checked_connection import CheckedConnection
 from mirrord.kafka.client.credentials import client_options
 from mirrord.kafka.client.receive_buffers import FRAME_LIMIT, BufferPool, Frame
 from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
@@ -37,16 +36,6 @@ from mirrord.model.errors import EnvironmentFault
 PRIVATE_NAMES = ("_create_reader_task", "_reader", "_read_task", "_versions", "_writer")
 """The private attributes of aiokafka's AIOKafkaConnection that this module uses. A test checks that they exist in the
 library."""
-
-_REPLACE_AT = 0.85
-"""After this share of a SASL session's lifetime, mirrord opens a new connection and uses it instead of the old one.
-Kafka's own client waits for at least the same share before it reauthenticates (SaslClientAuthenticator)."""
-
-
-OPENING_FRAME_LIMIT = 1 << 20
-"""Maximum size in bytes of a response before the connection is open."""
-_ITERATIONS = (4_096, 1_000_000)
-_LONGEST_REASON = 100
 
 
 class Unreachable(EnvironmentFault):
@@ -142,7 +131,6 @@ async def connect(
         request_timeout_ms=int(options.connect_timeout_s * 1000),
         **client_options(security),
     )
-    opening.mechanism = security.mechanism or ""
     try:
         async with asyncio.timeout(options.connect_timeout_s):
             await opening.connect()
@@ -164,40 +152,8 @@ async def connect(
     return Connection(host, port, pipe, versions, replace_before)
 
 
-class _Opening(AIOKafkaConnection):
+class _Opening(CheckedConnection):
     """aiokafka's connection while it is being opened."""
-
-    replace_before: float | None = None
-    mechanism = ""
-    """The SASL mechanism, or an empty string if SASL is not used."""
-
-    def _create_reader_task(self) -> Any:
-        private = cast(Any, self)
-        private._reader = _BoundedReader(private._reader)
-        return cast(Any, super())._create_reader_task()
-
-    async def send(self, request: Any, expect_response: bool = True) -> Any:
-        """Send a request as aiokafka does. If it is a SaslAuthenticate request, also check the response.
-
-        aiokafka ignores three parts of this response: the lifetime of the SASL session, the refusal of an OAUTHBEARER
-        token, and whether the number of iterations of SCRAM is acceptable. The broker initially reports a refused token
-        without an error code, in the SASL data of the response (RFC 7628 §3.2.3).
-        """
-        send = cast(Any, super()).send
-        started = asyncio.get_running_loop().time()
-        answer = await send(request, expect_response)
-        if not isinstance(request, SaslAuthenticateRequest):
-            return answer
-        if self.mechanism.startswith("SCRAM") and answer.error_code == 0:
-            check_scram(answer.sasl_auth_bytes)
-        if self.mechanism == "OAUTHBEARER" and answer.error_code == 0 and answer.sasl_auth_bytes:
-            answer = await send(SaslAuthenticateRequest(b"\x01"))
-            if answer.error_code == 0:
-                raise SaslAuthenticationFailed("the broker refuses the token")
-        lifetime_ms: int = getattr(answer, "session_lifetime_ms", 0)  # sent from version 1 on; 0 means no limit
-        if lifetime_ms > 0:
-            self.replace_before = started + lifetime_ms / 1000 * _REPLACE_AT
-        return answer
 
     async def hand_over(self, pipe: FramePipe) -> dict[int, tuple[int, int]]:
         """Hand the transport over to the `FramePipe`. Return the API versions that the broker supports."""
@@ -211,42 +167,6 @@ class _Opening(AIOKafkaConnection):
             await reading
         pipe.adopt(writer.transport, keep=writer)
         return private._versions
-
-
-class _BoundedReader:
-    """A stream of a connection that is being opened. A broker that has not been authenticated can announce an answer of
-    2 GiB, and aiokafka would keep in memory what arrives of it."""
-
-    def __init__(self, stream: asyncio.StreamReader) -> None:
-        self._stream = stream
-
-    async def readexactly(self, count: int) -> bytes:
-        """Read this number of bytes."""
-        if not 0 <= count <= OPENING_FRAME_LIMIT:
-            raise OSError(f"it announced an answer of {count} bytes")
-        return await self._stream.readexactly(count)
-
-    def at_eof(self) -> bool:
-        """Return whether the peer has closed the connection and all bytes have been read."""
-        return self._stream.at_eof()
-
-
-def check_scram(message: bytes) -> None:
-    """Check a message of a broker in a SCRAM exchange (RFC 5802 §5.1). Raises SaslAuthenticationFailed if the broker
-    refuses the user, or asks for too few or too many iterations.
-
-    With few iterations, a server that poses as the broker could guess the password from the proof of the client.
-    Kafka's own client accepts no fewer (ScramMechanism.minIterations). With many iterations, computing the proof would
-    occupy a thread for hours.
-    """
-    parts = (part.partition("=") for part in message.decode("utf-8", "replace").split(","))
-    fields = {key: value for key, _, value in parts}
-    if "e" in fields:
-        raise SaslAuthenticationFailed(f"the broker refuses the user: {fields['e'][:_LONGEST_REASON]!r}")
-    if "i" in fields:
-        text, (low, high) = fields["i"][:_LONGEST_REASON], _ITERATIONS
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
-            raise SaslAuthenticationFailed(f"the broker asks for {text!r} iterations; allowed: {low:,} to {high:,}")
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

@@ -21,6 +21,7 @@ from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, FetchPos
 from mirrord.kafka.protocol.legacy_messages import Group, group, is_old
 from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL, OffsetQuestion
 from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -30,6 +31,7 @@ from mirrord.kafka.protocol.record_batch import (
     records_digest,
     scan,
 )
+from mirrord.kafka.records.record_decoding import decode as decode_records
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 CHUNK_BYTES = 1 << 20
@@ -97,6 +99,12 @@ class ReadBatch(NamedTuple):
     aborted: bool = False
     """Whether the batch belongs to an aborted transaction. Always false if uncommitted records are also read, because
     the broker then does not report which transactions were aborted."""
+    rebuild_bytes: int | None = None
+    """The flow's `limits.rebuild_bytes`. None if the batch does not belong to a flow."""
+
+    def records(self) -> list[DecodedRecord]:
+        """Decode the records. Raises ValueError if they cannot be read, or if they are larger than `rebuild_bytes`."""
+        return decode_records(self.buffer, self.start, self.end, self.rebuild_bytes)
 
     @property
     def is_old(self) -> bool:
@@ -124,9 +132,11 @@ class Stretches:
     """Reads ranges of offsets from the partitions of one cluster. It limits how many fetches are in flight at the same
     time."""
 
-    def __init__(self, view: ClusterView, patience_s: float) -> None:
+    def __init__(self, view: ClusterView, patience_s: float, rebuild_bytes: int | None = None) -> None:
         """A read fails if no batch arrives for `patience_s` seconds. If the next batch is in remote storage, this time
-        is multiplied by `REMOTE_PATIENCE`. Throttle times do not count."""
+        is multiplied by `REMOTE_PATIENCE`. Throttle times do not count. `rebuild_bytes` is the flow's limit for
+        decompressed batches."""
+        self._rebuild_bytes = rebuild_bytes
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -172,7 +182,7 @@ class Stretches:
                 if number % _TURN == _TURN - 1:
                     await asyncio.sleep(0)  # a response with many small batches must not block the lanes
                 if last >= position and base < end:
-                    yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
+                    yield ReadBatch(Header(*header), buffer, at, behind, number in aborted, self._rebuild_bytes)
             if batches:
                 position = batches[-1][3] + 1
                 read = FetchPosition(position, response.leader_epoch, batches[-1][6][2])
@@ -199,19 +209,19 @@ class Stretches:
         finally:
             self._remote_links.put_nowait(link)
 
-    async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
+    async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int, int]:
         """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
         leader epoch `epoch` ends at `position`.
 
-        The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
-        (-1, -1) if the logs do not diverge. Raises ReadFailed.
+        The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595), followed by
+        the leader epoch of the broker itself. The first two are -1 if the logs do not diverge. Raises ReadFailed.
         """
         where = FetchPosition(position, last_epoch=epoch, max_bytes=1)
         while True:
             try:
                 async with self._slots:
-                    fetched = (await self._fetch(partition, where, _NO_WAIT)).fetched
-                return fetched.diverging_epoch, fetched.diverging_end
+                    response = await self._fetch(partition, where, _NO_WAIT)
+                return response.fetched.diverging_epoch, response.fetched.diverging_end, response.leader_epoch
             except _Throttled as throttled:
                 await asyncio.sleep(throttled.left_s)
 

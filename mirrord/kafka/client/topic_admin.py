@@ -22,11 +22,14 @@ from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader
-from mirrord.kafka.rules.topic import Topic, TopicShape
+from mirrord.kafka.rules.topic import Topic, TopicShape, is_valid_name
 from mirrord.kafka.rules.topic_ids import missing_ids
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, ClusterId, TopicId
+from mirrord.model.shown_text import LONGEST_MESSAGE, printable
 
+LONGEST_SHOWN = 100
+"""Maximum number of letters of an invalid name that are shown."""
 TOPICS_AT_ONCE = 100
 """Maximum number of topics in one CreateTopics request."""
 _THROTTLE_BYTES = 4
@@ -48,6 +51,9 @@ class ClusterTopics(msgspec.Struct, frozen=True):
     `mirrord.kafka.protocol.metadata.TopicMetadata.allowed`. Empty if they were not requested."""
     brokers: int = 0
     """Number of live brokers, or 0 if the number is unknown."""
+    invalid: tuple[str, ...] = ()
+    """The names of reported topics that are not valid in Kafka, without control characters, and shortened. These topics
+    are omitted everywhere else."""
 
 
 class NoTopicIds(EnvironmentFault):
@@ -112,8 +118,12 @@ class KafkaTopicAdmin:
         topics: dict[str, Topic] = {}
         refused: dict[str, str] = {}
         allowed: dict[str, int] = {}
+        invalid: list[str] = []
         for topic in answer.topics:
             if topic.name is None:
+                continue
+            if not is_valid_name(topic.name):
+                invalid.append(printable(topic.name, LONGEST_SHOWN))
                 continue
             if topic.error:
                 refused[topic.name] = ErrorCode.name_of(topic.error)
@@ -122,7 +132,9 @@ class KafkaTopicAdmin:
                 topics[topic.name] = Topic(topic.name, TopicId(topic.id), len(topic.partitions), replicas)
             if topic.allowed != metadata.NOT_REPORTED:
                 allowed[topic.name] = topic.allowed
-        seen = ClusterTopics(ClusterId(answer.cluster_id), topics, refused, allowed, len(answer.brokers))
+        seen = ClusterTopics(
+            ClusterId(answer.cluster_id), topics, refused, allowed, len(answer.brokers), tuple(sorted(invalid))
+        )
         if names is None and not rights:
             self._all = seen
         return seen
@@ -141,7 +153,8 @@ class KafkaTopicAdmin:
                 answer = cast(Any, await admin.create_topics(batch, self._timeout_ms, validate_only))
                 for name, code, message in answer.topic_errors:
                     if code != ErrorCode.NONE:
-                        refused[name] = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
+                        why = printable(message or "", LONGEST_MESSAGE)
+                        refused[name] = f"{ErrorCode.name_of(code)}: {why}" if why else ErrorCode.name_of(code)
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
@@ -154,7 +167,7 @@ class KafkaTopicAdmin:
                     # Each topic gets a separate request, because the client reports only the first error of a request.
                     await admin.create_partitions({name: NewPartitions(partitions)}, self._timeout_ms)
                 except BrokerResponseError as error:
-                    refused[name] = f"{error}"
+                    refused[name] = printable(f"{error}", LONGEST_MESSAGE)
         return refused
 
     async def close(self) -> None:
@@ -167,7 +180,8 @@ class KafkaTopicAdmin:
 
         Raises NoTopicIds.
         """
-        known = [(topic.name, topic.id) for topic in topics if topic.name and topic.partitions]
+        named = [(topic.name, topic.id) for topic in topics if topic.name and topic.partitions]
+        known = [(name, topic_id) for name, topic_id in named if is_valid_name(name)]
         fault = missing_ids(self._where, cluster_id, known)
         if fault is not None:
             raise NoTopicIds(fault)

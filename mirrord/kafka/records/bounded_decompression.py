@@ -16,7 +16,8 @@ from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import WireError
 
 MOST_BYTES = 256 << 20
-"""Maximum size of the decompressed records of a batch."""
+"""Maximum size of the decompressed records of a batch that belongs to no flow, for example a batch of the ledger. For a
+flow, it is the default of `limits.rebuild_bytes`."""
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 """Numbers of codecs (org.apache.kafka.common.record.CompressionType)."""
 _LEAST_BYTES = 64 << 10
@@ -24,6 +25,8 @@ _USUAL_RATIO = 8
 _GROWTH = 4
 _FULL = "failed to write whole buffer"
 """The message of cramjam's error if the result does not fit in the buffer. A test checks it."""
+_SNAPPY_RATIO = 22
+"""Snappy data is never shorter than its content by more than this factor: three bytes copy at most 64 bytes."""
 _XERIAL = b"\x82SNAPPY\x00"
 """The beginning of snappy data in blocks, as Kafka's Java client writes it (org.xerial.snappy.SnappyCodec)."""
 _XERIAL_HEADER = 16
@@ -31,7 +34,11 @@ _CODECS: dict[int, Any] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.z
 
 
 class TooLarge(ValueError):
-    """Raised when the decompressed records of a batch are larger than the limit."""
+    """Raised when the decompressed records of a batch are larger than `most_bytes`, or too many."""
+
+    def __init__(self, why: str, most_bytes: int = 0) -> None:
+        super().__init__(why)
+        self.most_bytes = most_bytes
 
 
 def decompress(codec: int, data: Bytes, room: int = 0, most: int | None = None) -> memoryview:
@@ -69,6 +76,9 @@ def _snappy(data: Bytes, room: int, limit: int) -> memoryview:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         if sum(sizes) > limit:
             raise _too_large(limit)
+        for block, size in zip(blocks, sizes, strict=True):
+            if size > _SNAPPY_RATIO * len(block):  # the buffer must not be created because of a wrong number
+                raise WireError(f"{len(block)} bytes of snappy data cannot have the {size:,} bytes that they name")
         buffer = bytearray(room + sum(sizes))
         at = room
         for block, size in zip(blocks, sizes, strict=True):
@@ -97,4 +107,4 @@ def _snappy_blocks(data: memoryview) -> list[memoryview]:
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"its records are larger than {limit >> 20} MiB when they are decompressed")
+    return TooLarge(f"its records are larger than {limit >> 20} MiB when they are decompressed", limit)

@@ -53,24 +53,29 @@ class _AioRecord(Protocol):
     headers: list[tuple[str, bytes | None]]
 
 
-def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
+def decode(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None) -> list[DecodedRecord]:
     """Return the records in buffer[start:end], which holds one batch, or messages of formats 0 and 1.
 
     If the broker has set the timestamps of a batch (LogAppendTime, KIP-32), all its records get the broker's append
-    time. Raises ValueError if the data cannot be read, or if the decompressed records are larger than
-    `bounded_decompression.MOST_BYTES` or more than `MOST_RECORDS`.
+    time. Raises ValueError if the data cannot be read, or if the decompressed records are larger than `rebuild_bytes`
+    or more than `MOST_RECORDS`. `rebuild_bytes` is the limit of the flow to which the data belong. If they belong to no
+    flow, the limit is `bounded_decompression.MOST_BYTES`.
     """
-    return read(buffer, start, end)[1]
+    return read(buffer, start, end, rebuild_bytes)[1]
 
 
-def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]:
+def read(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None) -> tuple[int, list[DecodedRecord]]:
     """Return the codec and the records. The records are in ascending order of offset. The input is the same as for
     `decode`. Raises ValueError if the data cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
-        codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)
+        codec, records = (_read_old if is_old(data, 0, len(data)) else _read_batch)(data, rebuild_bytes)
     except WireError as error:
         raise ValueError(str(error)) from error
+    except TooLarge as error:
+        if rebuild_bytes is not None and error.most_bytes == rebuild_bytes:
+            raise TooLarge(f"{error}, the limit of limits.rebuild_bytes", error.most_bytes) from error
+        raise
     except ValueError:
         raise
     # Each codec raises different exceptions. Their only common base class is Exception.
@@ -81,7 +86,7 @@ def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]
     return codec, records
 
 
-def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
+def _read_batch(data: bytes, most: int | None) -> tuple[int, list[DecodedRecord]]:
     if len(data) < HEADER_LENGTH:
         raise ValueError(f"{len(data)} bytes are not a batch")
     batch = DefaultRecordBatch(data)
@@ -94,7 +99,7 @@ def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
     if header.record_count > MOST_RECORDS:
         raise TooLarge(f"it contains {header.record_count:,} records, more than {MOST_RECORDS:,}")
     if codec:
-        batch = DefaultRecordBatch(_decompressed(codec, header, data))
+        batch = DefaultRecordBatch(_decompressed(codec, header, data, most))
     records = [
         DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
         for record in cast(Iterator[_AioRecord], iter(batch))
@@ -102,15 +107,15 @@ def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
     return codec, records
 
 
-def _decompressed(codec: int, header: Header, data: bytes) -> memoryview:
+def _decompressed(codec: int, header: Header, data: bytes, most: int | None) -> memoryview:
     """Return the same batch without compression. aiokafka's class would decompress it without a limit."""
-    plain = decompress(codec, memoryview(data)[HEADER_LENGTH:], room=HEADER_LENGTH)
+    plain = decompress(codec, memoryview(data)[HEADER_LENGTH:], room=HEADER_LENGTH, most=most)
     length = len(plain) - LENGTH_OFFSET
     HEADER.pack_into(plain, 0, *header._replace(length=length, attributes=header.attributes & ~CODEC_MASK))
     return plain
 
 
-def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
+def _read_old(data: bytes, most: int | None) -> tuple[int, list[DecodedRecord]]:
     """Return the codec and the records of messages of formats 0 and 1. A message may be a wrapper, which contains
     compressed messages."""
     codec = 0
@@ -119,16 +124,17 @@ def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
         messages = [message]
         if message.codec:
             codec = message.codec
-            messages = inside(message, _unpack(message))
+            messages = inside(message, _unpack(message, most))
             if messages[-1].offset != message.offset:
                 raise ValueError(f"the last message inside the one at offset {message.offset} has a different offset")
         records += [DecodedRecord(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]
     return codec, records
 
 
-def _unpack(wrapper: OldMessage) -> bytes:
+def _unpack(wrapper: OldMessage, most: int | None) -> bytes:
     if wrapper.codec not in _OLD_CODECS or wrapper.value is None:
         raise ValueError(f"a wrapper with the codec {wrapper.codec}, or without a value")
     if wrapper.magic == 0 and wrapper.codec == LZ4:
         raise ValueError("LZ4 in a message of format 0, whose frames clients encoded incorrectly (KAFKA-3160)")
-    return bytes(decompress(wrapper.codec, wrapper.value, most=_MOST_OLD_BYTES))
+    most = _MOST_OLD_BYTES if most is None else min(most, _MOST_OLD_BYTES)
+    return bytes(decompress(wrapper.codec, wrapper.value, most=most))

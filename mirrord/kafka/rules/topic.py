@@ -1,5 +1,6 @@
 """A topic as a cluster describes it, and the parameters with which a topic is created."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -15,6 +16,15 @@ class Topic(msgspec.Struct, frozen=True, order=True):
     partitions: int
     replicas: int = 0
     """Number of replicas of the topic's first partition, or 0 if it is unknown."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def is_valid_name(name: str) -> bool:
+    """Return whether a topic may have this name (org.apache.kafka.common.internals.Topic). A correct broker reports no
+    other names."""
+    return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 BROKER_DEFAULT = -1

@@ -21,9 +21,3 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     involved, or if an older version of mirrord wrote the fact."""
     peer: str = ""
     """Address from which the client connected; empty in the same cases."""
-
-
-def printable(text: str, longest: int) -> str:
-    """Return a text from outside so that it can be shown: in one line, without control characters, and not longer than
-    this."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

@@ -1,10 +1,27 @@
-"""Facts that record commands to a daemon, as opposed to its flows."""
+"""Facts that record commands to a daemon, as opposed to its flows, and commands about the ledger itself."""
 
 from typing import Literal
 
 from mirrord.ledger.facts.base import Fact, Origin
 
 DaemonCommand = Literal["apply", "stop", "upgrade", "order"]
+
+
+class RecordSkipped(Fact, frozen=True, tag="record_skipped"):
+    """An operator has decided that readers of the ledger skip the record at one offset, because it cannot be read. The
+    fact is found behind this record. It takes effect under every lease, because no daemon can fold the entries before
+    it. It has no effect on a record that can be read, or that a newer version of mirrord wrote."""
+
+    offset: int
+    """Offset of the record in the ledger topic."""
+    origin: Origin
+
+
+class LedgerSigned(Fact, frozen=True, tag="ledger_signed"):
+    """An operator has vouched for the state of the ledger, and mirrord has signed it. From then on, all records are
+    signed. The fact is for information only."""
+
+    origin: Origin
 
 
 class CommandGiven(Fact, frozen=True, tag="command_given"):

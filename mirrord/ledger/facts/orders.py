@@ -5,7 +5,8 @@ from mirrord.ledger.facts.base import Fact, Origin
 
 class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
     """An operator has paused a flow, a topic or a partition. Its lanes are drained, and no replicator hosts them until
-    a `CopyingResumed` names the same flow, topic or partition.
+    a `CopyingResumed` names the same flow, topic or partition. If the author is "policy", mirrord has halted a
+    partition whose lane ended its replicators.
 
     The fact takes effect unless exactly the same pause is already in force. The topic is identified by its name on the
     source, not by its id, so the pause also applies to a recreated topic and to partitions that are added later.

@@ -81,6 +81,11 @@ EFFECTS: dict[type, str] = {
         "topics. The lines in `changes` are not kept in the state."
     ),
     core.CommandGiven: "The fact has no effect on the state.",
+    core.LedgerSigned: "The fact has no effect on the state.",
+    core.RecordSkipped: (
+        "The fact takes effect under every lease, and has no effect on the state. Readers of the ledger skip the "
+        "record at `offset` if it cannot be read."
+    ),
     core.AclsPlanned: "The fact replaces the set of planned ACLs.",
     core.AclsSynced: (
         "The fact adds the ACLs in `added` to the set of ACLs that mirrord has added, and removes the ACLs in "

@@ -38,3 +38,6 @@ class SeekDone(Fact, frozen=True, tag="seek_done"):
     """First source offset that was skipped."""
     end: int
     """Source offset at which the lane continues."""
+    epoch: int = -1
+    """The source's leader epoch at that time, or -1 if it was not known. The skipped records have this epoch or an
+    earlier one."""

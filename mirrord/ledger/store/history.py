@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 
-from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.facts.core import AnyFact, Entry, Progress
 from mirrord.ledger.fold import fold
@@ -15,6 +14,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import StateRecord
 from mirrord.ledger.state_topic_rows import StateTopicRows
 from mirrord.ledger.store.append_queue import FactBindings
+from mirrord.ledger.store.entry_gate import Admitted, EntryGate
 from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.ledger.store.loss_detection import LedgerWatch
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
@@ -25,9 +25,12 @@ class ReadEntry(NamedTuple):
 
     offset: int
     entry: Entry | LedgerCorrupt
+    """The entry, or why there is none."""
     bound: FactBindings | None
     """For each fact, whether it took effect. None if this can no longer be determined, because earlier entries were
     trimmed."""
+    skipped: bool
+    """True if all readers skip the record: mirrord did not write it, or an operator has ordered to skip it."""
     left: int
     """Number of entries that are still to be read, among those that the ledger contained when reading began."""
 
@@ -51,7 +54,8 @@ class LedgerReading:
         """
         await self._log.open(create=False)
         try:
-            rows = StateTopicRows(self._memory)
+            seal = self._log.seal
+            rows = StateTopicRows(self._memory, seal)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             read, ends, lost = rows.read(), await self._log.ends(), None
@@ -64,24 +68,31 @@ class LedgerReading:
             else:
                 _take_source_ends(self.state, read.records.values())
             self._log.seek(ends.start)
-            position = ends.start
-            while position < ends.end or (follow and lost is None):
+            # Where the ledger was signed, an operator has vouched for the entries before the first signature.
+            seal.adopts = seal.adopts or read.holds_snapshot
+            gate = EntryGate(self._log.topic, seal, ends.start)
+            while gate.read_to < ends.end or (follow and lost is None):
                 for row in await self._log.read():
                     if isinstance(row, LedgerRow) and (follow or row.offset < ends.end):
-                        position = row.offset + 1
-                        yield self._fold(row, left=max(0, ends.end - position))
+                        for admitted in gate.take(row):
+                            yield self._fold(admitted, ends.end, skipped=True)
+                # An order to skip a record that cannot be read would be behind it.
+                while gate.obstacle is not None and gate.read_to >= ends.end:
+                    for number, admitted in enumerate(gate.step_over()):
+                        yield self._fold(admitted, ends.end, skipped=number > 0)
             if lost is not None:
                 raise lost
         finally:
             await self._log.close()
 
-    def _fold(self, row: LedgerRow, *, left: int) -> ReadEntry:
-        try:
-            entry = decode_entry(row.value)
-        except LedgerCorrupt as error:
-            return ReadEntry(row.offset, error, None, left)
-        is_folded = row.offset < self.state.next_offset
-        return ReadEntry(row.offset, entry, None if is_folded else fold(self.state, entry, row.offset), left)
+    def _fold(self, admitted: Admitted, end: int, *, skipped: bool) -> ReadEntry:
+        """Fold a record. `skipped` says whether all readers skip it if it holds no entry."""
+        offset, entry = admitted.row.offset, admitted.entry
+        left = max(0, end - offset - 1)
+        if isinstance(entry, LedgerCorrupt):
+            return ReadEntry(offset, entry, None, skipped, left)
+        is_folded = offset < self.state.next_offset
+        return ReadEntry(offset, entry, None if is_folded else fold(self.state, entry, offset), False, left)
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
@@ -96,8 +107,8 @@ async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lam
     """Read the ledger to its end and return all verdicts that the ledger still holds. `see` is called with each fact
     that took effect.
 
-    Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry is corrupt, because its verdicts would
-    otherwise be missing without any indication.
+    Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry cannot be read, because its verdicts
+    would otherwise be missing without any indication. Records that all readers skip are left out.
     """
     gaps: Gaps | None = None
     try:
@@ -107,6 +118,8 @@ async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lam
                     # A fact may be both in an entry and in a snapshot. Only the entry shows when the fact was recorded.
                     gaps = Gaps(reading.state)
                 if isinstance(read.entry, LedgerCorrupt):
+                    if read.skipped:
+                        continue
                     raise read.entry
                 for number, fact in enumerate(read.entry.facts):
                     if read.bound is None or read.bound[number]:

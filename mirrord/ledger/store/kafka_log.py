@@ -4,23 +4,37 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
+from mirrord.config.ledger import LedgerConfig
 from mirrord.config.schema import ClusterConfig
-from mirrord.ledger.errors import LedgerCorrupt, LedgerWentBack, StateLost, went_back
-from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.errors import LedgerWentBack, StateLost, went_back
+from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow, signed_rows
 from mirrord.ledger.store.partition_io import DivergingEpoch, LogRecord, OutOfRange, PartitionReader, PartitionWriter
+from mirrord.ledger.store.seal import NO_SEAL, Seal, SigningKey
 from mirrord.ledger.store.store import DEADLINE_SECONDS
 from mirrord.ledger.store.topics import LedgerTopics
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ledger_topic, state_topic
 
 
 class KafkaLog:
     """A `LedgerLog` for the two topics of one flow on its target cluster."""
 
     def __init__(
-        self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
+        self,
+        flow: str,
+        cluster: ClusterConfig,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        alone: bool = False,
+        adopts: bool = False,
     ) -> None:
         """Create the log without connecting. `alone` means that the flow has no state topic, and therefore no
-        snapshots. Its ledger can be read only if no entry has been deleted from it."""
+        snapshots. Its ledger can be read only if no entry has been deleted from it. With
+        `adopts`, records without a signature are accepted although a key is configured."""
         self._alone = alone
+        self._flow, self._keys, self._adopts = flow, cluster.ledger, adopts
+        self.seal = NO_SEAL
+        """The seal of the ledger. `open` creates it, because only then secrets are read."""
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
         self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
         self._state = PartitionReader(self._topics, self._topics.state, compacted=True)
@@ -40,6 +54,7 @@ class KafkaLog:
     async def open(self, *, create: bool, again: bool = False) -> None:
         """Find or create the two topics and connect. A ledger topic that was deleted is re-created only with
         `again`."""
+        self.seal = seal_of(self._flow, self._keys, adopts=self._adopts)
         try:
             await self._topics.find(create=create, again=again)
         except BaseException:
@@ -48,7 +63,9 @@ class KafkaLog:
 
     async def ends(self) -> LogEnds:
         """Return the bounds of the ledger topic and the end of the state topic, as their leaders report them."""
-        return (await self._topics.ends())[0]
+        ends = (await self._topics.ends())[0]
+        self.seal.topic_id = ends.topic_id
+        return ends
 
     async def epoch_end(self, leader_epoch: int) -> int:
         """Return the end offset of a leader epoch of the ledger topic, as the leader of the topic reports it."""
@@ -87,11 +104,11 @@ class KafkaLog:
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         """Append entries to the ledger topic and return their offsets."""
-        return await self._entries.write([(None, value) for value in values])
+        return await self._entries.write([(None, self.seal.sign_entry(value)) for value in values])
 
     async def save(self, rows: Sequence[StateRow]) -> None:
         """Write records to the state topic."""
-        await self._rows.write([(row.key.encode(), row.value) for row in rows])
+        await self._rows.write([(row.key.encode(), row.value) for row in signed_rows(self.seal, rows)])
 
     async def delete_below(self, offset: int) -> None:
         """Delete the records of the ledger topic below an offset (DeleteRecords)."""
@@ -129,8 +146,20 @@ class KafkaLog:
             raise StateLost(f"{self._topics.state} was deleted and re-created; it is being read again") from None
 
 
+def seal_of(flow: str, keys: LedgerConfig | None, *, adopts: bool = False) -> Seal:
+    """Return the seal for the ledger of a flow. Raises EnvironmentFault if a key cannot be read or is too short."""
+    names = (ledger_topic(flow), state_topic(flow))
+    if keys is None or keys.key is None or flow in keys.unsigned:
+        return Seal(*names)
+    try:
+        return Seal(*names, [SigningKey(secret.resolve()) for secret in (keys.key, *keys.keys)], adopts=adopts)
+    except ValueError as error:
+        raise EnvironmentFault(f"a key in [ledger] cannot be used: {error}") from None
+
+
 def _state_row(record: LogRecord) -> StateRow:
     with suppress(UnicodeDecodeError):
         if record.key is not None:
             return StateRow(record.key.decode(), record.value)
-    raise LedgerCorrupt(f"the state topic holds a record whose key is not text: {record.key!r}")
+    # No record of mirrord has such a key, or the kind of key that this text is, so the record will be skipped.
+    return StateRow(f"not text: {(record.key or b'')[:64]!r}", record.value)

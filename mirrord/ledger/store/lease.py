@@ -37,7 +37,7 @@ from mirrord.ledger.state_topic_records import LedgerEnd, StateRecord
 from mirrord.ledger.store.append_queue import FactBindings
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.ledger.store.store import LedgerStore
-from mirrord.model.errors import MirrordError
+from mirrord.model.errors import MirrordError, internal_error
 from mirrord.runtime.clock import Clock
 
 RENEWALS_PER_TTL = 3
@@ -278,6 +278,10 @@ class LeaseKeeper:
             except MirrordError as error:
                 self.trouble = str(error)
                 log.warning("lease_not_renewed", epoch=self.epoch, error=str(error))
+            except Exception as error:
+                # This task must not end: without it, the flow would stand still, and no other daemon would be told why.
+                self.trouble = internal_error(error)
+                log.error("lease_not_renewed", epoch=self.epoch, exc_info=error)
             self._trim()
 
     async def _renew(self) -> None:
@@ -325,6 +329,8 @@ class LeaseKeeper:
             await self._store.trim()
         except MirrordError as error:
             log.warning("ledger_not_trimmed", error=str(error))
+        except Exception as error:
+            log.error("ledger_not_trimmed", exc_info=error)
 
     def _lose(self) -> None:
         if self.epoch:

@@ -8,6 +8,7 @@ contract tests run against both implementations.
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
+from mirrord.ledger.store.seal import Seal
 from mirrord.model.names import TopicId
 
 
@@ -54,6 +55,11 @@ class LedgerLog(Protocol):
     @property
     def topic(self) -> str:
         """The name of the ledger topic."""
+        ...
+
+    @property
+    def seal(self) -> Seal:
+        """Checks the signatures of the records that `read` and `load_state` return. `append` and `save` sign."""
         ...
 
     async def open(self, *, create: bool) -> None:
@@ -113,3 +119,8 @@ class LedgerLog(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
+
+
+def signed_rows(seal: Seal, rows: Sequence[StateRow]) -> list[StateRow]:
+    """Return records of the state topic with their signatures."""
+    return [row if row.value is None else StateRow(row.key, seal.sign_row(row.key, row.value)) for row in rows]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from mirrord.ledger.errors import LedgerUnavailable, went_back
-from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow, signed_rows
+from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.names import TopicId
 
 TOPIC = "memory.ledger"
@@ -137,7 +138,8 @@ class MemoryLedger:
 class MemoryLog:
     """A client of a `MemoryLedger` that implements `LedgerLog`."""
 
-    def __init__(self, ledger: MemoryLedger) -> None:
+    def __init__(self, ledger: MemoryLedger, seal: Seal = NO_SEAL) -> None:
+        self.seal = seal
         self._ledger = ledger
         self._position = 0
         self._last_epoch = -1
@@ -161,6 +163,7 @@ class MemoryLog:
         """Return the bounds of the ledger topic and the end of the state topic."""
         await self._answer()
         ledger = self._ledger
+        self.seal.topic_id = ledger.topic_id
         return LogEnds(ledger.topic_id, ledger.start, ledger.end, max(ledger.epoch_starts), len(ledger.rows))
 
     async def epoch_end(self, leader_epoch: int) -> int:
@@ -215,14 +218,15 @@ class MemoryLog:
 
         def effect() -> None:
             offsets.extend(range(self._ledger.end, self._ledger.end + len(values)))
-            self._ledger.entries.extend(values)
+            self._ledger.entries.extend(map(self.seal.sign_entry, values))
 
         await self._ledger.perform(effect, self._ledger.append_faults)
         return offsets
 
     async def save(self, rows: Sequence[StateRow]) -> None:
         """Append records to the state topic."""
-        await self._ledger.perform(lambda: self._ledger.rows.extend(rows), self._ledger.save_faults)
+        signed = signed_rows(self.seal, rows)
+        await self._ledger.perform(lambda: self._ledger.rows.extend(signed), self._ledger.save_faults)
 
     async def delete_below(self, offset: int) -> None:
         """Remove the entries below an offset."""

@@ -246,8 +246,13 @@ class PartitionReader:
         return buffers[0], response.partitions[0]
 
     def _records(self, buffer: Bytes, batches: Sequence[ScannedBatch]) -> Iterator[LogRecord]:
-        for start, end, _, _, _, attributes, header in batches:
+        for start, end, base, last, _, attributes, header in batches:
             if attributes & CONTROL:
+                # Another client has written in a transaction. In a log in which every record must exist, its marker
+                # takes the place of a record that mirrord did not write.
+                if not self._compacted:
+                    marked = range(max(base, self.position), last + 1)
+                    yield from (LogRecord(offset, None, None, header[2]) for offset in marked)
                 continue
             try:
                 records = decode_records(buffer, start, end)

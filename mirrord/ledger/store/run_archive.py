@@ -146,7 +146,15 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a generation. Raises OSError or ValueError."""
-    manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    return decode_manifest((folder / MANIFEST).read_bytes())
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Return the manifest with these contents. Raises ValueError."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     if manifest.schema != SCHEMA:
         raise ValueError(f"it has schema {manifest.schema}, but this program knows only {SCHEMA}")
     return manifest

@@ -9,12 +9,11 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 import structlog
 
-from mirrord.ledger.codec import decode_entry, decode_state, encode_state
-from mirrord.ledger.errors import LOST, ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.errors import LOST, LedgerCorrupt, LedgerUnavailable, LedgerWentBack, NotOurs, UnknownKey
 from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
@@ -34,14 +33,18 @@ from mirrord.ledger.state_topic_records import (
 )
 from mirrord.ledger.state_topic_rows import Kept, NothingKept, StateTopicRows
 from mirrord.ledger.store.append_queue import FactBindings, Outbox
+from mirrord.ledger.store.cluster_ids import check_clusters
+from mirrord.ledger.store.entry_gate import NOTHING, Admitted, EntryGate, SkippedRecords
 from mirrord.ledger.store.health_log import LedgerHealth
 from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.loss_detection import LedgerWatch
+from mirrord.ledger.store.seal import NO_SEAL
 from mirrord.ledger.store.state_writes import Saves
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.subscriptions import subscribe
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
@@ -56,7 +59,6 @@ OnEntry = Callable[[int, Entry, FactBindings], None]
 OnRecord = Callable[[StateRecord], None]
 OnLeap = Callable[[], None]
 OnEnd = Callable[[], None]
-T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -86,6 +88,9 @@ class LedgerStore:
         self._state = FlowState(memory=memory)
         self._kept = Kept() if trims else NothingKept()
         self._resting = Resting()
+        self._gate = EntryGate(topics.topic, NO_SEAL)
+        self.skipped = SkippedRecords(topics.topic, reports=trims)
+        """The records of both topics that mirrord did not write."""
         self._cut = 0
         self._holds_moved_runs = False
         self._ends: LogEnds | None = None
@@ -236,20 +241,20 @@ class LedgerStore:
 
     def on_entry(self, callback: OnEntry) -> Callable[[], None]:
         """Call `callback(offset, entry, bound)` for each entry that is folded. Return a function that unsubscribes."""
-        return _subscribe(self._on_entry, callback)
+        return subscribe(self._on_entry, callback)
 
     def on_record(self, callback: OnRecord) -> Callable[[], None]:
         """Call `callback` with each record that is read from the state topic. Return a function that unsubscribes."""
-        return _subscribe(self._on_record, callback)
+        return subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
         """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots
         and calls no other callbacks for those entries. Return a function that unsubscribes."""
-        return _subscribe(self._on_leap, callback)
+        return subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
         """Call `callback` when the store ends, after `failure` has been set. Return a function that unsubscribes."""
-        return _subscribe(self._on_end, callback)
+        return subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
         """Drop a lane's runs whose records both logs have deleted. Return their number. Snapshots then omit them."""
@@ -289,17 +294,19 @@ class LedgerStore:
         while True:
             try:
                 ends = await self._load()
-                while self._state.next_offset < ends.end:
+                # If a record cannot be read, the order to skip it may be anywhere behind it.
+                while self._gate.read_to < ends.end:
                     self._take(await self._log.read())
             except LogTrimmed:
                 continue
+            self._gate.check()
             self._watch.check_state(self._state)
             return
 
     async def _load(self) -> LogEnds:
         """Start from the newest snapshots. Retry if they are replaced and the ledger is trimmed while they are read."""
         for attempt in range(1, LOAD_TRIES + 1):
-            rows = StateTopicRows(self._memory)
+            rows = StateTopicRows(self._memory, self._log.seal)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             read = rows.read()
@@ -324,6 +331,10 @@ class LedgerStore:
             self._kept = read.kept(self._kept)
             self._state, self._cut = state, state.next_offset
             self._resting = Resting()
+            seal, cut = self._log.seal, state.next_offset
+            self._gate = EntryGate(self._log.topic, seal, cut, is_signed=cut > 0 and not seal.adopts)
+            for key, why in rows.foreign.items():
+                self.skipped.skip_row(key, why)
             self._watch.begin(state, self._renewal, ends)
             return ends
         raise AssertionError
@@ -341,6 +352,7 @@ class LedgerStore:
                 rows = await self._log.read()
                 if self._failure is None:
                     self._take(rows)
+                    self._gate.check()
                 health.succeeded()
             except LogTrimmed:
                 behind = True
@@ -364,16 +376,21 @@ class LedgerStore:
                 self._take_entry(row)
             else:
                 self._take_record(row)
+        self.skipped.report()
         self._resting.look(self._state)
         self._wake()
 
     def _take_entry(self, row: LedgerRow) -> None:
-        if row.offset < self._state.next_offset:
-            return
-        if row.offset > self._state.next_offset:
-            raise LedgerCorrupt(f"{self._log.topic} lacks the offsets {self._state.next_offset} to {row.offset - 1}")
-        self._watch.take(row)
-        entry = decode_entry(row.value)
+        if row.offset >= self._gate.read_to:
+            self._watch.take(row)
+        for admitted in self._gate.take(row):
+            self._take_admitted(admitted)
+
+    def _take_admitted(self, admitted: Admitted) -> None:
+        row, entry = admitted
+        if isinstance(entry, LedgerCorrupt):
+            self.skipped.skip_entry(row.offset, entry)
+            entry = NOTHING
         if not self._outbox.may_stand_at(row.offset, entry):
             self._watch.replaced(row.offset)
         bound = fold(self._state, entry, row.offset)
@@ -388,7 +405,11 @@ class LedgerStore:
             self._kept.note(row.key, None)
             self._state.source_ends.pop(LaneId(row.key.removeprefix(PROGRESS_PREFIX)), None)
             return
-        record = decode_state(row.key, row.value)
+        try:
+            record = decode_state(row.key, self._log.seal.row(row.key, row.value))
+        except (NotOurs, UnknownKey) as why:
+            self.skipped.skip_row(row.key, why)
+            return
         if isinstance(record, Progress):
             self._state.accept_progress(record)
         elif isinstance(record, LeaseRenewed):
@@ -470,22 +491,3 @@ async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
     if not store.state.flow:
         await store.append(0, (opened,))
     check_clusters(store.state, opened)
-
-
-def check_clusters(state: FlowState, opened: FlowOpened) -> None:
-    """Raise ForeignFlow if the ledger belongs to different clusters. An empty ledger belongs to no cluster."""
-    if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
-        raise ForeignFlow(
-            f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"
-            f" {state.target_cluster}, not {opened.source_cluster} to {opened.target_cluster}; choose a different name"
-        )
-
-
-def _subscribe(callbacks: list[T], callback: T) -> Callable[[], None]:
-    callbacks.append(callback)
-
-    def end() -> None:
-        if callback in callbacks:
-            callbacks.remove(callback)
-
-    return end

@@ -97,6 +97,7 @@ class DeadLetters:
         self._flow = flow
         self._source = source
         self._target = target
+        self._limit = flow.limits.rebuild_bytes
         self._is_there = False
         # The following fields cache what was read from the topic with this id, so that not every operation has to read
         # the whole topic.
@@ -116,7 +117,7 @@ class DeadLetters:
         accept them.
         """
         with _not_parked():
-            async with open_logs(self._flow.source, self._source, [place.topic]) as source:
+            async with open_logs(self._flow.source, self._source, [place.topic], rebuild_bytes=self._limit) as source:
                 self._check(source, place)
                 await self._create()
                 async with self._writer(place.lane) as writer:
@@ -132,7 +133,7 @@ class DeadLetters:
         written.
         """
         with _not_parked():
-            (record,) = decode(data, 0, len(data))
+            (record,) = decode(data, 0, len(data), self._limit)
             await self._create()
             async with self._writer(place.lane) as writer:
                 there = await self._there(place, place.offset + 1, max(behind, self._last.get(place.lane, -1)))
@@ -207,7 +208,7 @@ class DeadLetters:
         """Return the offset of the first source record from `place` to `end` (exclusive) that is missing from the
         dead-letter topic, or -1 if none is missing. `there` contains the records that are in the topic."""
         with _not_parked():
-            async with open_logs(self._flow.source, self._source, [place.topic]) as source:
+            async with open_logs(self._flow.source, self._source, [place.topic], rebuild_bytes=self._limit) as source:
                 self._check(source, place)
                 named = TopicPartition(place.topic, place.partition)
                 reading = _records(source, named, place.offset, end, committed=self._is_committed)
@@ -301,7 +302,7 @@ class DeadLetters:
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
         """Yield the parked records and the receipts of all lanes in log order. If a lane is given, skip the part at the
         beginning of the topic that is known to hold no records of this lane."""
-        async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
+        async with open_logs(self._flow.target, self._target, [self.topic], rebuild_bytes=self._limit) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
             if lane is not None:
@@ -400,7 +401,7 @@ async def _records(
     async with aclosing(logs.read(named, start, end, committed=committed)) as batches:
         async for batch in batches:
             if not batch.aborted and not batch.header.attributes & CONTROL:
-                found = decode(batch.buffer, batch.start, batch.end)
+                found = batch.records()
                 yield [record for record in found if start <= record.offset < end]
 
 

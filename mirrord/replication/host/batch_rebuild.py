@@ -19,15 +19,16 @@ _MAGIC = 2
 _UNLIMITED = (1 << 31) - 1
 
 
-def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
+def rebuild(request: RebuildRequest, rebuild_bytes: int | None = None) -> RebuiltBatch | None:
     """Decode the records of a source batch, and put the records that the request selects into a new batch for the lane.
     Return None if the request selects no records.
 
     This function implements `mirrord.replication.lane.second_path.Rebuilder`. The new batch has no gaps between its
     offsets. Keys, values, headers and timestamps are kept, and so is the codec unless the target refuses it. A log
-    append time from the source becomes the create time of the records.
+    append time from the source becomes the create time of the records. Raises ValueError if the decompressed records
+    are larger than `rebuild_bytes`, the flow's limit.
     """
-    codec, records = read(request.buffer, request.start, request.end)
+    codec, records = read(request.buffer, request.start, request.end, rebuild_bytes)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
     kept = wanted[: request.most]
     return build(codec, kept, [record.offset for record in kept], request) if kept else None

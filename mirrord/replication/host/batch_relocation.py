@@ -15,7 +15,6 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import ranges
@@ -279,4 +278,4 @@ def _bounded(size: int) -> int:
 
 
 def _decode(batch: ReadBatch) -> Sequence[DecodedRecord]:
-    return decode(batch.buffer, batch.start, batch.end)
+    return batch.records()

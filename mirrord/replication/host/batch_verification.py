@@ -13,7 +13,6 @@ from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
 from mirrord.replication.host.unwritten_records import unwritten
@@ -276,7 +275,7 @@ def _pairs(pieces: Sequence[tuple[int, int, int]]) -> Pairs:
 
 
 def _decode(batch: ReadBatch) -> list[DecodedRecord]:
-    return decode(batch.buffer, batch.start, batch.end)
+    return batch.records()
 
 
 class _Originals:

@@ -23,7 +23,6 @@ from mirrord.kafka.client.partition_queries import bounds, start_offset
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.kafka.records.record_digest import digest
 from mirrord.model.names import LaneId
 from mirrord.replication.host.mm2_takeover import Sides
@@ -55,7 +54,7 @@ class _Place:
         self.records: list[DecodedRecord] = []
         for batch in batches:
             try:
-                self.records += decode(batch.buffer, batch.start, batch.end)
+                self.records += batch.records()
             except ValueError:
                 continue  # an unreadable batch matches nothing
             self.batches.append(batch)

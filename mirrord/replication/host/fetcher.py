@@ -462,8 +462,7 @@ class Channel:
                 passed(tap)
                 find_bounds(self._source.asks, tap, tap.wish)
                 continue
-            tap.source_end = -1 if fetched.error else fetched.high_watermark
-            tap.heard = now
+            tap.source_end, tap.heard = -1 if fetched.error else fetched.high_watermark, now
             if not fetched.error:
                 tap.source_start = fetched.log_start_offset
                 tap.stable.note(fetched.last_stable_offset, fetched.high_watermark, now)
@@ -493,6 +492,7 @@ class Channel:
                     held,
                     fetched.diverging_epoch,
                     fetched.diverging_end,
+                    tap.position.leader_epoch,
                 )
             )
         if len(buffer) >= LEAST_REQUEST_BYTES:  # small responses do not show how much memory a large one takes

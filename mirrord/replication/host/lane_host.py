@@ -116,8 +116,8 @@ class LaneHost:
         self._read_committed = setup.flow.isolation == "read_committed"
         self._source_asks = Asks(source, read_committed=self._read_committed)
         self._target_asks = Asks(target, read_committed=False)
-        self._source_stretches = Stretches(source, setup.request_timeout_s)
-        self._target_stretches = Stretches(target, setup.request_timeout_s)
+        limits = (setup.request_timeout_s, setup.flow.limits.rebuild_bytes)
+        self._source_stretches, self._target_stretches = Stretches(source, *limits), Stretches(target, *limits)
         self.provenance = provenance_of(setup, clock)
         sides = (self._source_asks, self._source_stretches), (self._target_asks, self._target_stretches)
         self._starts = StartPositions(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)

@@ -29,7 +29,6 @@ from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.metadata import decode as decode_metadata
 from mirrord.kafka.protocol.metadata import encode as encode_metadata
 from mirrord.kafka.protocol.record_batch import CONTROL
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 
@@ -111,7 +110,7 @@ async def read_positions(
                 if batch.aborted or batch.header.attributes & CONTROL:
                     continue
                 try:
-                    records += [(each.key, each.value) for each in decode(batch.buffer, batch.start, batch.end)]
+                    records += [(each.key, each.value) for each in batch.records()]
                 except ValueError as error:
                     raise EnvironmentFault(f"{topic}-{partition} cannot be read: {error}") from error
     except ReadFailed as failed:

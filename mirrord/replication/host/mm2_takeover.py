@@ -10,7 +10,6 @@ from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_off
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import CopyInherited
 from mirrord.model.names import LaneId, TopicPartition
@@ -194,7 +193,7 @@ class Mm2Takeover:
 
 def _decode(batch: ReadBatch) -> list[DecodedRecord]:
     try:
-        return decode(batch.buffer, batch.start, batch.end)
+        return batch.records()
     except ValueError:
         return []  # an unreadable batch matches nothing
 

@@ -12,6 +12,7 @@ differently.
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.protocol.record import DecodedRecord
@@ -32,6 +33,7 @@ class RecordPolicies:
 
     def __init__(self, flow: FlowConfig) -> None:
         self._config = flow.records
+        self._rebuild_bytes = flow.limits.rebuild_bytes
         self._topics = [re.compile(pattern) for pattern in flow.records.topics]
         self._filter: GuardedFilter | None = None
         self._transform: GuardedTransform | None = None
@@ -54,7 +56,7 @@ class RecordPolicies:
 
     def rebuilder(self, source_topic: str) -> Rebuilder:
         """Return the function that rebuilds batches of a topic, with or without policies."""
-        return self.rebuild if self.concerns(source_topic) else rebuild
+        return self.rebuild if self.concerns(source_topic) else partial(rebuild, rebuild_bytes=self._rebuild_bytes)
 
     def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
         """Return the function that applies the transform to a record of the topic. Return None if the records of the
@@ -75,7 +77,7 @@ class RecordPolicies:
         """
         if self._fault:
             raise PolicyRefused(str(self._unusable()), request.from_offset)
-        codec, records = read(request.buffer, request.start, request.end)
+        codec, records = read(request.buffer, request.start, request.end, self._rebuild_bytes)
         kept: list[DecodedRecord] = []
         offsets: list[int] = []
         left_out: list[Verdict] = []

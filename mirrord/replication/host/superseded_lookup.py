@@ -15,7 +15,6 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, Header, HeaderTuple
 from mirrord.kafka.protocol.sequence import SEQUENCES
-from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval
@@ -384,7 +383,7 @@ def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, 
 
 async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     await asyncio.sleep(0)  # a long lookup must not hold up the lanes
-    return decode(batch.buffer, batch.start, batch.end)
+    return batch.records()
 
 
 def _read_together(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

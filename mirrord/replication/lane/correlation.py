@@ -49,5 +49,6 @@ def new_round(lane: Lane) -> None:
     """Begin a new round and drop all open requests. Appends to the ledger stay open, because their facts may still take
     effect."""
     lane.round += 1
+    lane.source_epoch = -1
     lane.questions.clear()
     lane.takeover.fast_handoff, lane.comparison.compared = None, -1

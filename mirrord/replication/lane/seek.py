@@ -72,22 +72,24 @@ def must_wait(lane: Lane) -> bool:
 
 def carry_out(lane: Lane) -> Effects:
     """Skip the ranges of the seek commands that are due. The caller ensures that nothing is in flight and that the lane
-    is about to copy. If a loss of copied records would halt the lane, or has halted it, ask first whether the source
-    still has these records."""
+    is about to copy. Ask first whether the source still has the copied records: later, the lane asks only about the
+    skipped ones (`SeekDone.epoch`), and a log that has these may lack the copied ones."""
     if not lane.seeks or not is_due(lane):
         return []
     order = _due(lane)[-1]
-    is_open = lane.on_loss == "halt" or order.lost_from >= 0
-    if is_open and (effects := truncation.confirm_before_seek(lane, order.lost_from)):
+    if effects := truncation.confirm_before_seek(lane, order.lost_from):
         return effects
-    start = lane.position
-    lane.seeks = tuple(each for each in lane.seeks if each.end > order.end)
-    end = order.end
+    start, end = lane.position, order.end
+    if start < end and lane.source_epoch < 0 and (effects := truncation.ask_leader_epoch(lane, end)):
+        return effects
+    lane.seeks = tuple(each for each in lane.seeks if each.end > end)
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
-    done = SeekDone(lane.id, lane.grant, start, end)
+    done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch)
     line = f"source offsets [{start}, {end}) are skipped {describe_origin(order.origin)}"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
+    if lane.source_epoch >= 0:
+        lane.history.left_position = (end, lane.source_epoch)
     extended = [
         msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each
         for each in effects

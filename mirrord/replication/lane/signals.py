@@ -151,6 +151,8 @@ class DivergenceAnswer(msgspec.Struct, frozen=True):
     error: int
     epoch: int = -1
     end: int = -1
+    leader_epoch: int = -1
+    """The leader epoch of the source broker that has answered."""
 
 
 class ProducerEntry(msgspec.Struct, frozen=True):
@@ -260,6 +262,8 @@ class Chunk(msgspec.Struct, frozen=True):
     diverging_end: int = -1
     """The offset at which `diverging_epoch` ends in the source log, if the lane copied records beyond that offset
     (KIP-595); otherwise -1."""
+    leader_epoch: int = -1
+    """The leader epoch of the source broker, or -1 if it is not known."""
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):

@@ -398,6 +398,8 @@ class Lane:
     fetching: bool = False
     source_end: int = -1
     """The source's high watermark in the last chunk, or -1."""
+    source_epoch: int = -1
+    """The leader epoch of the source broker in the last chunk or answer to `AskDivergence` of this round, or -1."""
     next_ordinal: int = 0
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])

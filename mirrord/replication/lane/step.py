@@ -163,6 +163,7 @@ def _answered(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, 
         case EndAnswer() | ProducersAnswer() if lane.takeover.fast_handoff is not None:
             return _early(lane, now, fast_handoff.target_answered(lane, signal))
         case DivergenceAnswer():
+            lane.source_epoch = signal.leader_epoch
             return _proven(lane, now, truncation.divergence_answered(lane, now, signal))
         case EndAnswer() if signal.question == lane.comparison.later_end_question:
             return late_verification.end_answered(lane, now, signal)
@@ -280,7 +281,7 @@ def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
     if not lane.history.source_confirmed or not lane.is_copying:
         return effects
     if lane.history.unconfirmed_chunk is None:
-        return effects + seek.carry_out(lane) + intake.want_more(lane)
+        return effects + seek.carry_out(lane) + truncation.begin_to_read(lane)
     chunk, lane.history.unconfirmed_chunk = lane.history.unconfirmed_chunk, None
     return effects + _chunk(lane, now, chunk)
 
@@ -288,7 +289,7 @@ def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
 def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
     lane.fetching = False
     if chunk.high_watermark >= 0:
-        lane.source_end = chunk.high_watermark
+        lane.source_end, lane.source_epoch = chunk.high_watermark, chunk.leader_epoch
     outcome = fetched(chunk.error)
     if outcome is Fetched.TAKE and chunk.diverging_end < 0:
         if lane.epoch < 0 and truncation.is_unconfirmed(lane, chunk):

@@ -39,7 +39,7 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
     member.greeted = True
     try:
         member.report = report = msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         report = None
     if answer.program != program():
         log.info("replicator_of_another_program", replicator=member.name, program=answer.program)

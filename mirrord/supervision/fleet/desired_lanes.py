@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from mirrord.config.schema import ReplicatorsConfig
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneId, TopicPartition
+from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.fleet.lane_loads import Loads
+from mirrord.supervision.fleet.suspects import Suspects
 from mirrord.supervision.rules.order_resolution import FlowView, pinned_lanes, wanted_lanes
 from mirrord.supervision.rules.reconcile import (
     ObservedReplicator,
@@ -33,6 +35,7 @@ class DesiredLanes:
         self.is_known = False
         """Whether the desired lanes are known. They are known after the first call to `want`."""
         self.loads = Loads()
+        self.suspects = Suspects(ledger)
         self._engine = engine
         self._ledger = ledger
         self._alone: frozenset[LaneId] = frozenset()
@@ -52,12 +55,18 @@ class DesiredLanes:
         self.loads.keep(self.lanes)
         self._alone = self._lanes_alone()
 
+    def note(self, report: ReplicatorReport, now: float) -> None:
+        """Update what is known about the lanes with a replicator's report."""
+        self.loads.note(report, now)
+        self.suspects.note(report, now)
+
     def steps(
         self, hosts: Sequence[ObservedReplicator], orphans: Collection[LaneId], now: float
     ) -> list[ReconcileStep]:
         """Return the next steps that lead from the current state of the replicators to the desired state. `orphans` are
         lanes whose replicator died or was lost."""
-        desired, wishes = self._wished(now)
+        self.suspects.keep(self.lanes)
+        desired, wishes = self._wished(now, hosts)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
             self.loads.evened_out(now)
@@ -69,7 +78,7 @@ class DesiredLanes:
         """Return the lanes that each replicator will get, by the replicator's name. `leaving` contains the lanes that
         are leaving their current replicators, and only these lanes are returned. A lane whose next replicator is not
         known yet is omitted."""
-        desired, wishes = self._wished(now)
+        desired, wishes = self._wished(now, hosts)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
     def view(self, flow: str, hosts: Sequence[ObservedReplicator], now: float) -> FlowView:
@@ -78,23 +87,25 @@ class DesiredLanes:
         ledger = self._ledger()
         names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}
         once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
-        desired, wishes = self._wished(now)
+        desired, wishes = self._wished(now, hosts)
         free = takers(desired, hosts, self._config, self._engine.cores, wishes)
         known = (names, once - names.keys(), hosts, free, self._alone, ledger.orders, ledger.quarantines())
         return FlowView(flow, *known, standings=ledger.standings())
 
-    def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
+    def _wished(self, now: float, hosts: Sequence[ObservedReplicator]) -> tuple[list[LaneId], Wishes]:
         """Return the lanes that replicators must host, and the constraints on the placement of these lanes."""
         orders = self._ledger().orders
+        suspects = self.suspects.arrange({lane for host in hosts for lane in host.lanes})
         wishes = Wishes(
-            alone=self._alone,
+            alone=self._alone | suspects.alone,
             weights=self.loads.weights,
             even_out=self.loads.may_even_out(now),
             pins=pinned_lanes(self.lanes.values(), orders),
             drained=frozenset(orders.drained),
             nodes=self._engine.nodes,
         )
-        return wanted_lanes(self.lanes.values(), orders), wishes
+        lanes = wanted_lanes(self.lanes.values(), orders)
+        return [lane for lane in lanes if lane not in suspects.held] if suspects.held else lanes, wishes
 
     def _lanes_alone(self) -> frozenset[LaneId]:
         alone = [re.compile(pattern) for pattern in self._config.alone]

@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from mirrord.config.schema import ReplicatorsConfig
+from mirrord.ledger.facts.orders import CopyingPaused
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import Tenure
 from mirrord.ledger.store.lease import LeaseKeeper
@@ -142,6 +143,10 @@ class Fleet:
         }
         return view._replace(ends=ends, standings={**view.standings, **standings}, retrying=retrying)
 
+    def pauses(self) -> list[CopyingPaused]:
+        """Return the pauses to record, of lanes that end their replicators again and again."""
+        return self._wanted.suspects.pauses(self._wanted.lanes, self._clock.wall_ms())
+
     def place_by(self, config: ReplicatorsConfig) -> None:
         """Change the number of replicators and the placement of lanes. A surplus replicator is stopped after its lanes
         have moved to other replicators."""
@@ -216,10 +221,8 @@ class Fleet:
         The caller repeats the call while there are urgent lanes, because an urgent lane may move to another replicator.
         When a replicator no longer has urgent lanes, it gets one last call without lanes.
         """
-        urgent_by_member = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
-        await asyncio.gather(
-            *(self._hurry(member, lanes) for member, lanes in urgent_by_member.items() if lanes or member.hurried)
-        )
+        lanes_of = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
+        await asyncio.gather(*(self._hurry(*each) for each in lanes_of.items() if each[1] or each[0].hurried))
 
     async def drain(self, deadline_s: float) -> None:
         """Make all replicators drain their lanes and shut down. Kill the replicators that have not ended by the
@@ -271,9 +274,10 @@ class Fleet:
 
     def _assign(self, member: Member, lanes: Collection[LaneId]) -> None:
         now = self._clock.monotonic()
+        self._wanted.suspects.given(lanes, member.name)
         for lane in lanes:
             self._custody.give(lane, member.name, now)
-            member.lanes.add(lane)
+        member.lanes.update(lanes)
         self._send_assignments(member, lanes)
 
     def _send_assignments(self, member: Member, lanes: Iterable[LaneId]) -> None:
@@ -387,7 +391,7 @@ class Fleet:
         member.heard = self._clock.monotonic()
         member.report = report
         member.node = report.node
-        self._wanted.loads.note(report, member.heard)
+        self._wanted.note(report, member.heard)
         if report.loop_age_ms > SILENT_S * 1000:
             self._log.error("replicator_hangs", replicator=member.name, loop_age_ms=report.loop_age_ms)
             await self._quarantine(member)
@@ -441,6 +445,7 @@ class Fleet:
             return  # `_kill` determines whether the replicator has ended
         if member.name in self._members:
             self._log.warning("replicator_died", replicator=member.name, lanes=len(member.lanes))
+            self._wanted.suspects.died(member, self._custody.held, self._clock.monotonic())
         self._ended(member)
 
     def _ended(self, member: Member) -> None:

@@ -1,7 +1,7 @@
 """Tracks which replicator was the last holder of each lane of a flow, and whether the next holder has to wait until
 that replicator can no longer write."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneId
@@ -29,6 +29,11 @@ class Custody:
         longer records its name."""
         self._dead: set[str] = set()
         """Replicators that are known to have ended."""
+
+    @property
+    def held(self) -> Mapping[LaneId, Held]:
+        """The last holder of each lane under this lease."""
+        return self._held
 
     def give(self, lane: LaneId, name: str, now: float) -> None:
         """Record that a lane is about to be assigned to the replicator `name`."""

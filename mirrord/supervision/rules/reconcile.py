@@ -127,6 +127,7 @@ def reconcile(
     alone = [lane for lane in desired if lane in wishes.alone]
     together = [lane for lane in desired if lane not in wishes.alone]
     shared, wanted = _counts(config, len(together), len(alone), cores, _drained(hosts, wishes))
+    wanted = max(wanted, _for_newly_alone(alone, hosts, wishes))
     serving = [host for host in hosts if host.state == "serving"]
     misplaced = _misplaced(hosts, wanted, wishes)
     wishes = msgspec.structs.replace(wishes, drained=wishes.drained | misplaced)
@@ -215,6 +216,19 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
     least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
     wanted = max(shared + alone + (config.spares if together or alone else 0), drained + least + alone)
     return min(shared, wanted - drained - alone), wanted
+
+
+def _for_newly_alone(alone: Sequence[LaneId], hosts: Sequence[ObservedReplicator], wishes: Wishes) -> int:
+    """Return how many replicators there must be so that each lane that should run alone, and has no replicator, gets an
+    empty one. Return 0 if there is no such lane.
+
+    All replicators may have lanes when a lane that has no replicator begins to be alone.
+    """
+    hosted = {lane for host in hosts for lane in host.lanes}
+    homeless = sum(lane not in hosted for lane in alone)
+    alive = [host for host in hosts if host.state != "stopping"]
+    empty = sum(not host.lanes and host.name not in wishes.drained for host in alive)
+    return len(alive) + homeless - empty if homeless else 0
 
 
 class _Places:

@@ -245,7 +245,7 @@ class Remote:
         answer = await self._call("report")
         try:
             return msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def greet(self) -> Greeting:

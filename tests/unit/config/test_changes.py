@@ -5,11 +5,11 @@ import pytest
 
 from mirrord.config.changes import LIVE, ConfigChanges, compare
 from mirrord.config.jobs import AuditConfig, SparkSettings
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.schema import (
     ClusterConfig,
     Config,
     FlowConfig,
-    LimitsConfig,
     LogsConfig,
     ReplicatorsConfig,
     RuntimeConfig,

@@ -88,6 +88,11 @@ def flow(**keys: str) -> str:
             '{ map_bytes = "1MiB" }',
             'conf.toml:11: flows[0].limits.map_bytes: found "1MiB"; allowed: from "8MiB" to "1024GiB"',
         ),
+        (
+            "limits",
+            '{ rebuild_bytes = "2GiB" }',
+            'conf.toml:11: flows[0].limits.rebuild_bytes: found "2GiB"; allowed: from "1MiB" to "1GiB"',
+        ),
         ("limits", "3", "conf.toml:11: flows[0].limits: found a number; allowed: a table"),
         ("name", '"a b"', 'flows[0].name: found "a b"; allowed: a name of letters, digits'),
         (

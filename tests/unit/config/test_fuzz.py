@@ -27,6 +27,7 @@ KEYS = [
     "refresh",
     "in_flight_bytes",
     "map_bytes",
+    "rebuild_bytes",
     "bootstrap",
     "security",
 ]

@@ -17,7 +17,7 @@ from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
-NOT_IN_THE_FILE = {("Config", "elsewhere"), ("FlowConfig", "archive")}
+NOT_IN_THE_FILE = {("Config", "elsewhere"), ("FlowConfig", "archive"), ("ClusterConfig", "ledger")}
 COLLECTIONS = {("Config", "clusters"), ("Config", "flows")}
 """Tables that occur several times. The loader reads them itself."""
 
@@ -133,6 +133,7 @@ verify_records = 5
 [flows.limits]
 in_flight_bytes = "8MiB"
 map_bytes = "100 MB"
+rebuild_bytes = "32MiB"
 rate = "10MiB/s"
 [[flows]]
 from = "asia"
@@ -184,6 +185,10 @@ every = "1d"
 topics = ["orders"]
 least = 65536
 spark.executor.memory = "1g"
+[ledger]
+key = "env:LEDGER_KEY"
+keys = ["env:FORMER_KEY"]
+unsigned = ["us-eu"]
 """
 """Every key, with a value that is not its default."""
 

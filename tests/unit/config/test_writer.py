@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mirrord.config.flow_features import MONTH_MS, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
 from mirrord.config.http import RESERVED_NAMES, ROLES, HttpConfig, HttpToken
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.loader import load, load_text
 from mirrord.config.schema import (
     ClusterConfig,
     Config,
     FlowConfig,
-    LimitsConfig,
     LogsConfig,
     RayConfig,
     ReplicatorsConfig,
@@ -104,6 +104,7 @@ FLOWS = st.builds(
         LimitsConfig,
         in_flight_bytes=st.integers(1 << 20, 1 << 40),
         map_bytes=st.integers(8 << 20, 1 << 40),
+        rebuild_bytes=st.integers(1 << 20, 1 << 30),
         rate_bytes_per_s=st.none() | st.integers(64 << 10, 1 << 40),
     ),
 ).map(_with_copies_of_their_own)

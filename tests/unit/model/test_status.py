@@ -14,6 +14,7 @@ from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold
 from mirrord.ledger.source_ends import SourcePartition, changed_records
 from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.run_archive import decode_manifest
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.status import (
     ClusterStatus,
@@ -180,3 +181,11 @@ def test_a_recorded_lane_does_not_show_a_lag_of_0_while_records_are_known_to_wai
         ledger.accept_progress(record)
     (after,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
     assert (after.source_end, after.lag_records) == (55, 15)
+
+
+@pytest.mark.parametrize("data", [b"[" * 5_000, b'{"a":' * 5_000, b"\xff", b""])
+def test_a_document_that_is_no_status_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Status.decode(data)
+    with pytest.raises(ValueError, match=r"."):
+        decode_manifest(data)

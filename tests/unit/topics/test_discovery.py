@@ -43,6 +43,32 @@ async def test_only_selected_topics_are_created_and_a_look_creates_nothing() -> 
     assert (await found.refresh()).facts == ()
 
 
+class InvalidAdmin(FakeAdmin):
+    """A source whose brokers report names that are not valid in Kafka."""
+
+    invalid: tuple[str, ...] = ()
+
+    async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+        return msgspec.structs.replace(await super().describe(names, rights=rights), invalid=self.invalid)
+
+
+async def test_a_topic_with_an_invalid_name_is_reported_and_stops_no_other() -> None:
+    source, target = clusters()
+    source.add("orders", 1)
+    admin = InvalidAdmin(source)
+    found = Discovery(FLOW, admin, FakeAdmin(target), Claims())
+    admin.invalid = ("a b",)
+    seen = await found.refresh()
+    assert len(seen.lanes) == 1
+    line = 'the source reports a topic with a name that is not valid in Kafka, which is not copied: "a b"'
+    assert seen.faults == {"a b": line}
+    admin.invalid = tuple(f"bad {number:04}" for number in range(1_000))
+    seen = await found.refresh()
+    assert len(seen.lanes) == 1
+    assert len(seen.faults) == 10
+    assert seen.faults["bad 0009"].endswith('"bad 0009" (and 990 more such topics)')
+
+
 async def test_a_topic_that_is_missing_once_is_still_there() -> None:
     source, target = clusters()
     source.add("orders", 3)

@@ -89,9 +89,11 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
     """Return what `last_copied` would return if the next ordinal were `end` and the lane were at `position`."""
     record, ordinal = lane.record, end - 1
-    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
-    if record is None or offset is None:
+    if record is None:
         return None
+    offset = record.source_runs.offset_of(ordinal) if ordinal >= 0 else None
+    if offset is None:
+        return _with_left_out(record, None, position)  # nothing was copied
     if not record.holes and offset < position and not is_truncated(record, ordinal, offset):
         epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
         if epoch >= 0:
@@ -101,16 +103,18 @@ def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
 
 def _with_left_out(record: LaneRecord, known: tuple[int, int] | None, below: int) -> tuple[int, int] | None:
     """Return the last record whose epoch is known: either `known`, or a record below the source offset `below` that was
-    copied and is omitted now, or that the target has refused. The result is the source offset after the record, and its
-    epoch.
+    copied and is omitted now, that the target has refused, or that was skipped on an operator command. The result is
+    the source offset after the record, and its epoch. Of skipped records, only the highest possible epoch is known. The
+    broker's answer about this epoch nevertheless shows whether its log still has them.
 
-    The epochs in a log are in ascending order, so the source has replaced a refused record that has a lower epoch than
-    `known`.
+    The epochs in a log are in ascending order, so the source has replaced a refused or skipped record that has a lower
+    epoch than `known`.
     """
     left_out = [(min(end, below), epoch) for start, end, epoch in record.left_out_epochs if start < below]
     skipped = (each for each in record.quarantine if each.skipped is not None and each.start < below)
     lowest = 0 if known is None else known[1]
-    left_out += [(min(each.end, below), each.epoch) for each in skipped if each.epoch >= lowest]
+    sought = (each for each in record.seeks if each.done and each.start < below)
+    left_out += [(min(each.end, below), each.epoch) for each in (*skipped, *sought) if each.epoch >= lowest]
     return max([*left_out, *([known] if known is not None else [])], default=None)
 
 

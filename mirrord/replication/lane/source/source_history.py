@@ -40,6 +40,9 @@ class SourceHistory:
     asked_before_seek: tuple[int, int] | None = None
     """Set while the source is asked, before a seek is carried out, whether it still has the copied records: the source
     offset after the last of them, and the epoch of that record."""
+    epoch_asked_in: int = -1
+    """The round in which the lane has asked for the source's leader epoch before a seek, because no other answer
+    contained it."""
     asked_before_reading: tuple[int, int] | None = None
     """The same while the source is asked before the first fetch of a round, because the fetch will carry no epoch."""
     divergence_question: int = -1
@@ -50,7 +53,8 @@ class SourceHistory:
     source is asked whether it still has the copied records."""
     left_position: tuple[int, int] | None = None
     """The position that the lane had before it skipped ahead in this round, and the epoch of the last batch before that
-    position."""
+    position. After a seek on an operator command, the position after the skipped records, and their highest possible
+    epoch (`SeekDone.epoch`)."""
     short_end: int = -1
     """Where the source log ended when this was below the lane's position, although the lane did not know the epoch of
     the record before its position. -1 if the lane does not have to go back because of this."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, Verdict
-from mirrord.ledger.seeks import accepts_loss
+from mirrord.ledger.seeks import accepts_loss, passed_ranges
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake
 from mirrord.replication.lane.correlation import append, ask, new_round
@@ -52,17 +52,17 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
 
 def _lose(lane: Lane, now: float, start: int, log: tuple[int, int], until: int) -> Effects:
     """Handle the loss of the source offsets [start, until), which the lane has read. `log` is from the broker's answer:
-    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. If an
-    operator has accepted the loss with a command to seek ahead, the lane carries out this command once it has recorded
-    the loss."""
+    the highest epoch in its log that is not above the requested one, and the offset at which this epoch ends. Once
+    the lane has recorded the loss, it carries out the commands to seek ahead that end below the lost records, and the
+    command with which an operator has accepted the loss."""
     gone = Verdict(_gone_from(lane, start, log, until), until, "truncated")
     if must_halt(lane, start):
         return _halt(lane, start, gone)
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
-    effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, "copied")]
-    if accepts(lane, start):
+    effects = [*_compare_again(lane, now), *_go_back(lane, start, gone, _passed_as(lane, gone))]
+    if lane.seeks or accepts(lane, start):
         lane.go(Quiesce())
     return effects
 
@@ -130,7 +130,8 @@ def ask_short(lane: Lane) -> Effects:
 def _halt(lane: Lane, start: int, gone: Verdict) -> Effects:
     """Halt because the source has lost the records that `gone` names. The lane would go back to `start`, so an operator
     has to accept the loss from this offset on."""
-    line = f"the source log was truncated: offsets [{gone.start}, {gone.end}) that were copied are gone"
+    what = _passed_as(lane, gone)
+    line = f"the source log was truncated: offsets [{gone.start}, {gone.end}) that were {what} are gone"
     return halt(lane, "truncated", line, start, gone.end)
 
 
@@ -293,6 +294,16 @@ def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
     return []
 
 
+def ask_leader_epoch(lane: Lane, end: int) -> Effects:
+    """Ask for the source's leader epoch before the lane seeks ahead to the offset `end`, because there was no copied
+    record to ask about, or the source has deleted it. Return no effects if the lane has asked in this round already:
+    the epoch then stays unknown."""
+    if lane.history.epoch_asked_in == lane.round:
+        return []
+    lane.history.epoch_asked_in = lane.round
+    return _ask_before_seek(lane, (end, recorded_epochs.UNKNOWN))
+
+
 def _ask_before_seek(lane: Lane, known: tuple[int, int]) -> Effects:
     lane.history.asked_before_seek, lane.fetching = known, True
     lane.history.divergence_question = ask(lane)
@@ -360,6 +371,15 @@ def _lost(lane: Lane, gone: Verdict, what: str) -> Effects:
     no such records, because only fetched records were lost."""
     line = f"source offsets [{gone.start}, {gone.end}) were {what}, and the source has lost them: an unclean election"
     return [Lost(f"{lane.source_topic}-{lane.partition}: {line}")] if gone.start < gone.end else []
+
+
+def _passed_as(lane: Lane, gone: Verdict) -> str:
+    """Return what the lane has done with lost records: copied them, skipped them on operator commands, or both."""
+    ranges = passed_ranges(lane.record.seeks) if lane.record is not None else ()
+    if any(start <= gone.start and gone.end <= end for start, end in ranges):
+        return "skipped"
+    is_part = any(start < gone.end and gone.start < end for start, end in ranges)
+    return "copied or skipped" if is_part else "copied"
 
 
 def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:

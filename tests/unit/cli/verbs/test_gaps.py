@@ -112,7 +112,7 @@ def test_since(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[s
 def test_an_entry_that_cannot_be_read_is_no_gap_less(
     ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger.entries.append(b"\x01garbage")
+    ledger.entries.append(b"\x01\x94garbage")
     assert main(["gaps", str(conf)]) == 1
     assert capsys.readouterr().err.startswith("mirrord: ")
 

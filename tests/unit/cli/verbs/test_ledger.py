@@ -82,7 +82,7 @@ def test_a_flow_without_a_ledger_is_said(
 def test_what_cannot_be_read_is_shown_in_its_place(
     ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger.entries.insert(2, bytes([VERSION + 1]))
+    ledger.entries.insert(2, bytes([VERSION + 1]) + b"\x90")
     assert main(["ledger", "show", str(conf)]) == 0
     line = f"       2  a ledger record has version {VERSION + 1}, but this program knows only versions 1 to {VERSION}\n"
     assert line in capsys.readouterr().out
@@ -141,3 +141,35 @@ async def test_tail_shows_the_last_facts_and_follows(capsys: pytest.CaptureFixtu
     assert lines[10].endswith("orders-3: grant 2 taken by r9")
     tail.cancel()
     await store.close()
+
+
+def test_skipping_a_record_is_recorded_with_author_and_reason(
+    ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.entries.insert(2, b"\x09\x94")
+    why = ["--reason", "a tool wrote it"]
+    assert main(["ledger", "skip", "--offset", "2", *why, str(conf)]) == 0
+    assert capsys.readouterr().out == ("eu-us: ordered: all readers skip the record at offset 2 of memory.ledger\n")
+    assert main(["ledger", "show", str(conf)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("       2  a ledger record cannot be read")
+    assert lines[2].endswith("(skipped)")
+    assert "record_skipped    the record at ledger offset 2 is skipped, by" in lines[-1]
+    assert lines[-1].endswith(": a tool wrote it")
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--offset", "1", "--reason", "x"], "can be read; only records that cannot be read may be skipped"),
+        (["--offset", "9", "--reason", "x"], "memory.ledger has no offset 9; it has the offsets 0 to 2"),
+        (["--offset", "1", "--reason", "a\nb"], "--reason: one line"),
+        (["--offset", "1", "--reason", " "], "--reason: it is empty"),
+    ],
+)
+def test_what_cannot_be_skipped_is_named(
+    ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str], options: list[str], fault: str
+) -> None:
+    assert main(["ledger", "skip", *options, str(conf)]) == 2
+    assert fault in capsys.readouterr().err
+    assert ledger.end == 3

@@ -226,7 +226,7 @@ async def test_a_throttled_read_does_not_delay_reads_from_other_brokers(broker: 
 async def test_a_divergence_is_asked_for_again_after_the_throttle_time(broker: Broker) -> None:
     answers = iter([Answer(throttle_ms=20, is_withheld=True)])
     broker.fetch = lambda _: next(answers, Answer(diverging=True))
-    assert await broker.stretches.parting(PARTITION, 900, 1) == (1, 5)
+    assert await broker.stretches.parting(PARTITION, 900, 1) == (1, 5, 0)
 
 
 async def test_a_response_without_partitions_that_is_not_throttled_is_an_error(broker: Broker) -> None:

@@ -96,6 +96,15 @@ async def test_an_answer_without_ids_does_not_hide_behind_an_earlier_one(monkeyp
     assert (await admin.describe()).topics["a"].topic_id == ID
 
 
+async def test_topics_with_invalid_names_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Asker", FakeAsker)
+    bad = {"a b": ID, "\x1b[2Jx": ID, "..": ZERO_UUID, "x" * 250: ID, "ü": ID, "": ID, "a\n": ID}
+    monkeypatch.setattr(FakeAsker, "topics", {"a": ID, **bad})
+    seen = await KafkaTopicAdmin(CLUSTER, 1.0, "eu").describe()
+    assert list(seen.topics) == ["a"]
+    assert seen.invalid == ("", "..", "?[2Jx", "a b", "a?", "x" * 100, "ü")
+
+
 async def test_a_view_keeps_the_leader_it_knows_when_a_broker_does_not_know_ids() -> None:
     view = ClusterView("eu", CLUSTER, BufferPool(), ConnectionOptions(), ClusterId("c"))
     view.watch("a", TopicId(ID))

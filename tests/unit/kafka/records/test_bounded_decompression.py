@@ -5,15 +5,18 @@ import resource
 import struct
 import subprocess
 import sys
+import tracemalloc
+from typing import cast
 
 import cramjam
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.errors import WireError
-from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER_LENGTH
+from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, HEADER_LENGTH, Header, HeaderTuple
 from mirrord.kafka.records import bounded_decompression
 from mirrord.kafka.records.bounded_decompression import GZIP, LZ4, SNAPPY, ZSTD, TooLarge, decompress
 from mirrord.kafka.records.record_decoding import decode
@@ -102,6 +105,22 @@ def test_a_bomb_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
             decode(data, 0, len(data))
 
 
+@pytest.mark.parametrize("codec", ENCODERS)
+def test_the_limit_of_a_flow_is_named(codec: int) -> None:
+    data = bomb(codec, 8 * MIB)
+    assert len(decode(data, 0, len(data), 9 * MIB)) == 1
+    with pytest.raises(TooLarge, match=r"larger than 4 MiB when .* decompressed, the limit of limits\.rebuild_bytes$"):
+        decode(data, 0, len(data), 4 * MIB)
+
+
+def test_the_records_of_a_batch_in_a_log_are_limited() -> None:
+    data = bomb(ZSTD, 2 * MIB)
+    header = Header(*cast(HeaderTuple, HEADER.unpack_from(data)))
+    assert len(ReadBatch(header, data, 0, len(data), rebuild_bytes=3 * MIB).records()) == 1
+    with pytest.raises(TooLarge, match=r"limits\.rebuild_bytes"):
+        ReadBatch(header, data, 0, len(data), rebuild_bytes=MIB).records()
+
+
 def test_too_many_records_are_not_read() -> None:
     data = bytearray(bomb(ZSTD, 100))
     (count,) = struct.unpack_from(">i", data, HEADER_LENGTH - 4)
@@ -130,3 +149,25 @@ except TooLarge as error:
     )
     assert int(done.stdout) < 600
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_snappy_that_names_an_impossible_length_allocates_nothing(blocks: bool) -> None:
+    """The fuzzer found it: 300 bytes that named 132 MiB used 132 MiB before they turned out to be damaged."""
+    raw = b"\xe5\xd5\xd4\x3f" + b"\x2a" * 300
+    data = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(raw)) + raw if blocks else raw
+    assert cramjam.snappy.decompress_raw_len(raw) > 100 * MIB
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="304 bytes of snappy data cannot have the"):
+            decompress(SNAPPY, data)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("data", [b"", b"a", bytes(64), bytes(65_536), b"ab" * 40_000, bytes(40 * MIB)])
+def test_no_valid_snappy_data_is_shorter_than_the_ratio_says(data: bytes) -> None:
+    packed = bytes(cramjam.snappy.compress_raw(data))
+    assert len(data) <= bounded_decompression._SNAPPY_RATIO * len(packed)
+    assert decompress(SNAPPY, packed) == data

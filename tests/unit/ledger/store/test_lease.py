@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from mirrord.ledger.facts.core import Holder
 from mirrord.ledger.store.lease import NEVER, LeaseKeeper, Superseded
@@ -365,7 +366,7 @@ async def test_who_missed_entries_loses_the_lease(world: World) -> None:
 async def test_a_ledger_that_ended_ends_the_lease(world: World) -> None:
     holder = await world.keeper()
     await holder.acquire()
-    world.ledger.entries.append(b"not a fact")
+    world.ledger.entries.append(b"\x09\x94")
     world.ledger.wake()
     await world.clock.advance(TTL)
     assert holder.lost.is_set()
@@ -469,3 +470,29 @@ def test_a_holder_is_dead_only_when_that_is_sure() -> None:
     assert not is_dead(replace(kept, keeper_pid=0))
     assert is_dead(replace(kept, keeper_pid=gone))
     assert not is_dead(replace(kept, pid=me.pid, keeper_pid=gone))
+
+
+@pytest.mark.parametrize("failing", ["read_to_end", "trim"])
+async def test_an_unexpected_error_ends_neither_the_renewals_nor_the_trims(
+    world: World, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    keeper = await world.keeper()
+    await keeper.acquire()
+    faults = [RuntimeError("a defect")]
+    real = getattr(world.stores[0], failing)
+
+    async def once() -> None:
+        if faults:
+            raise faults.pop()
+        await real()
+
+    monkeypatch.setattr(world.stores[0], failing, once)
+    monkeypatch.setattr(LedgerStore, "is_long", property(lambda _: failing == "trim"))
+    with structlog.testing.capture_logs() as logs:
+        await world.clock.advance(TTL * 5)
+    assert faults == []
+    assert keeper.is_valid
+    assert not keeper.trouble
+    assert [each["event"] for each in logs if "exc_info" in each] == [
+        "ledger_not_trimmed" if failing == "trim" else "lease_not_renewed"
+    ]

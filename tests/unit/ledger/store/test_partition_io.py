@@ -10,6 +10,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.fetch import FetchedPartition
+from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.store.partition_io import (
     BATCH_BYTES,
@@ -131,3 +132,15 @@ def test_batches_are_bounded_and_a_record_is_never_split() -> None:
         [None],
     ]
     assert list(_batches([])) == []
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_a_marker_of_a_transaction_takes_the_place_of_a_record(
+    monkeypatch: pytest.MonkeyPatch, *, compacted: bool
+) -> None:
+    """Another client can write in a transaction. In a log without gaps, its marker must not look like a lost record."""
+    reader, _ = reading(monkeypatch, compacted=compacted)
+    header = (9, 0, 4, 2, 0, CONTROL, 2, 0, 0, 0, 0, 0, 1)
+    marker = (0, 0, 9, 11, 1, CONTROL, header)
+    found = [(record.offset, record.value, record.leader_epoch) for record in reader._records(b"", [marker])]
+    assert found == ([] if compacted else [(10, None, 4), (11, None, 4)])

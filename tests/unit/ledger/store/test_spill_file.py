@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import structlog
 
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.loader import load_text
-from mirrord.config.schema import FlowConfig, LimitsConfig
+from mirrord.config.schema import FlowConfig
 from mirrord.groups.group_follower import GroupSync
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog

@@ -296,9 +296,9 @@ async def test_a_ledger_without_the_snapshots_that_it_needs_is_refused(
         await make_store().open()
 
 
-@pytest.mark.parametrize("entry", [None, b"", b"\x07", b"\x01\xff"])
+@pytest.mark.parametrize("entry", [b"\x07\x90", b"\x01\x94\x01", b"\x7f\x90"])
 async def test_a_corrupt_entry_ends_the_store(
-    ledger: MemoryLedger, make_store: MakeStore, open_store: OpenStore, entry: bytes | None
+    ledger: MemoryLedger, make_store: MakeStore, open_store: OpenStore, entry: bytes
 ) -> None:
     store = await open_store()
     await start_flow(store)

@@ -173,7 +173,7 @@ async def test_a_ledger_without_a_state_topic_is_read_alone(world: World) -> Non
 
 async def test_an_obstacle_is_reported_with_the_topic_and_the_ways_out(world: World) -> None:
     await world.flow("us-eu")
-    world.ledgers["us-eu"].entries.append(b"no ledger at all")
+    world.ledgers["us-eu"].entries.append(b"\x09\x94")
     with capture_logs() as events:
         for _ in range(2):
             assert "delete mirrord.us-eu.ledger there" in (await world.ask(FakeHosted())).trouble

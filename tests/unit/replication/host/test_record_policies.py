@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mirrord.config.flow_features import RecordsConfig
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.loader import load_text
 from mirrord.config.schema import FlowConfig
 from mirrord.config.writer import conf_toml
@@ -23,6 +24,7 @@ from tests.unit.replication.host.test_batch_rebuild import BASE, PRODUCER, batch
 from tests.unit.replication.lane.test_answers import copying
 
 SAMPLE = "tests.fixtures.sample_policies"
+MIB = 1 << 20
 CONF = """[clusters.eu]
 bootstrap = "eu:9092"
 [clusters.us]
@@ -204,3 +206,20 @@ def test_a_record_without_an_answer_is_the_only_one_that_waits(bad: int, kept: l
     assert unreadable is not None
     assert (unreadable.start, unreadable.end) == (BASE + bad, BASE + bad + 1)
     assert lane.position == BASE + bad
+
+
+@pytest.mark.parametrize("rules", [RecordsConfig(), RecordsConfig(filter=f"{SAMPLE}:Odd")], ids=["plain", "filter"])
+def test_a_lane_halts_before_a_batch_that_decompresses_to_more_than_its_flow_allows(rules: RecordsConfig) -> None:
+    data, end = batch(plain(1, value=bytes(2 * MIB)), codec=4), BASE + 1
+
+    def read(limit: int) -> tuple[str, int]:
+        flow = FlowConfig("f", "eu", "us", (".*",), records=rules, limits=LimitsConfig(rebuild_bytes=limit))
+        lane, _ = copying()
+        lane.has_policies, lane.position = True, BASE
+        lane.rebuild = RecordPolicies(flow).rebuilder("orders")
+        _, unreadable = take(lane, Chunk(lane.asked, 0, end, end, 0, (), bytearray(data), 0, len(data)))
+        return str(unreadable or ""), lane.position
+
+    assert read(3 * MIB) == ("", end)
+    why = "its records are larger than 1 MiB when they are decompressed, the limit of limits.rebuild_bytes"
+    assert read(MIB) == (f"a batch whose records cannot be read ({why})", BASE)

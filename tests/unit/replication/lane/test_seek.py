@@ -33,7 +33,9 @@ from mirrord.operations.status_report import LedgerView
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
+    AskDivergence,
     AskEnd,
+    DivergenceAnswer,
     Effects,
     EndAnswer,
     FetchFrom,
@@ -85,18 +87,22 @@ def resume(lane: Lane, end: int = 0) -> Effects:
     return step(lane, 0.0, VisibleAnswer(lane.asked, 0, end, 0))
 
 
-def test_a_lane_with_nothing_in_flight_continues_there() -> None:
+@pytest.mark.parametrize(("error", "epoch"), [(0, 3), (ErrorCode.OFFSET_OUT_OF_RANGE, -1)])
+def test_a_lane_with_nothing_in_flight_continues_there(error: int, epoch: int) -> None:
+    """It has copied nothing, so it asks for the source's leader epoch only."""
     lane, _ = copying()
     lane.source_end = 9
     assert any(isinstance(each, AskEnd) for each in give(lane, 7, log_start=2))
-    effects = resume(lane)
+    (ask,) = [each for each in resume(lane) if isinstance(each, AskDivergence)]
+    assert (ask.position, ask.epoch) == (7, -1)
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, error, leader_epoch=epoch))
     verdicts = (Verdict(0, 2, "expired"), Verdict(2, 7, "skipped"))
     assert facts_in(effects) == [
-        SeekDone(lane.id, lane.grant, 0, 7),
+        SeekDone(lane.id, lane.grant, 0, 7, epoch),
         SourceRun(lane.id, lane.grant, (Run(0, 7),), verdicts, ((0, -1),)),
     ]
-    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
-    assert fetch.position == 7
+    assert any(isinstance(each, FetchFrom if epoch < 0 else AskDivergence) for each in effects)
+    assert lane.position == 7
     (line,) = [each.line for each in effects if isinstance(each, Lost)]
     assert line.startswith("orders-0: source offsets [0, 7) are skipped by ada@host at ")
 

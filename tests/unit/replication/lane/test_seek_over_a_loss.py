@@ -71,7 +71,8 @@ def told(play: Faulty, effects: Effects) -> Effects:
 def answer(play: Faulty, effects: Effects, start: int = -1, error: int = 0) -> Effects:
     """The source says whether it has lost offsets from `start` on."""
     asked = one(effects, AskDivergence)
-    return told(play, play.tell(DivergenceAnswer(asked.question, error, 0 if start >= 0 else -1, start)))
+    diverging = 0 if start >= 0 else -1
+    return told(play, play.tell(DivergenceAnswer(asked.question, error, diverging, start, -1 if error else 1)))
 
 
 def verdicts(play: Faulty) -> list[Verdict]:
@@ -87,13 +88,14 @@ def test_the_records_at_the_lost_offsets_are_named() -> None:
     effects = answer(play, resume(play))
     assert verdicts(play) == [TRUNCATED, SKIPPED]
     assert play.record.halted is None
-    assert play.record.seeks == (Seek(7, 13, 0, ADA, done=True, lost_from=7),)
+    assert play.record.seeks == (Seek(7, 13, 0, ADA, done=True, lost_from=7, epoch=1),)
+    effects = answer(play, effects)
     assert (one(effects, FetchFrom).position, play.record.source_runs.offset_of(10)) == (13, 13)
     # The lane continues, and does not find the same loss again.
     data = bytearray(toy.encode(13, 14, [(13, 113), (14, 114)], newest_ms=1, leader_epoch=1))
     chunk = Chunk(one(effects, FetchFrom).question, 0, 15, 15, 0, (), data, 0, len(data))
     effects = told(play, play.tell(chunk))
-    assert one(effects, AskDivergence).position == 7
+    assert (one(effects, AskDivergence).position, one(effects, AskDivergence).epoch) == (13, 1)
     answer(play, effects)
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 12)
 
@@ -103,7 +105,7 @@ def test_a_command_can_end_within_the_lost_offsets() -> None:
     answer(play, order(play, 8, 7), 7)
     effects = answer(play, resume(play))
     assert verdicts(play) == [TRUNCATED, Verdict(7, 8, "skipped")]
-    assert one(effects, FetchFrom).position == 8
+    assert one(answer(play, effects), FetchFrom).position == 8
 
 
 def test_another_holder_carries_out_the_command() -> None:
@@ -144,7 +146,7 @@ def test_a_source_that_has_the_records_again_has_lost_nothing() -> None:
     play = halted()
     effects = answer(play, order(play, 13, 7))
     assert verdicts(play) == [Verdict(10, 13, "skipped")]
-    assert one(effects, FetchFrom).position == 13
+    assert one(answer(play, effects), FetchFrom).position == 13
 
 
 def test_a_flow_that_no_longer_halts_carries_out_the_command_as_well() -> None:
@@ -196,12 +198,12 @@ def test_a_source_that_has_lost_only_what_was_not_copied() -> None:
     assert one(effects, AskDivergence).position == 10
     effects = answer(play, effects)
     assert verdicts(play) == [Verdict(10, 12, "expired"), Verdict(12, 20, "skipped")]
-    assert one(effects, FetchFrom).position == 20
+    assert one(answer(play, effects), FetchFrom).position == 20
 
 
 @pytest.mark.parametrize("lost_from", [12, 8])
 def test_a_source_without_epochs_that_ends_below_the_position(lost_from: int) -> None:
-    """Nothing can be asked, but the source log has ended there."""
+    """The source cannot be asked about copied records, but its log has ended there."""
     play = leapt(
         SourceRun(LANE, 1, (Run(0, 0),), (), ((0, -1),)),
         SourceRun(LANE, 1, (Run(10, 17),), (Verdict(10, 17, "expired"),), ((10, -1),)),
@@ -211,8 +213,9 @@ def test_a_source_without_epochs_that_ends_below_the_position(lost_from: int) ->
     if lost_from < 10:
         assert verdicts(play)[-1] == Verdict(8, 10, "truncated")
         effects = resume(play)
+    effects = answer(play, effects)
     assert verdicts(play)[-1] == Verdict(lost_from, 20, "skipped")
-    assert one(effects, FetchFrom).position == 20
+    assert one(answer(play, effects), FetchFrom).position == 20
 
 
 def test_a_log_that_ends_below_the_end_of_the_command_does_not_halt_the_lane_again() -> None:

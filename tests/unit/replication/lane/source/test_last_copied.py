@@ -4,8 +4,10 @@ from collections import deque
 
 import pytest
 
+from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import HoleFound, LaneHalted, SourceRun, Verdict
 from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Chunk
@@ -215,6 +217,21 @@ def test_the_source_is_asked_about_a_refused_record(epoch: int, known: tuple[int
     play.begin("second")
     play.lane.next_ordinal = play.lane.acked = 2
     play.lane.position = 1
+    assert last_copied.last_copied(play.lane) == known
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(3, (6, 3)), (-1, (2, 0))])
+def test_the_source_is_asked_about_skipped_records(epoch: int, known: tuple[int, int]) -> None:
+    """LOSS. An operator had skipped offsets 2 to 5, and a rebuild could not determine the records after them. If the
+    source had lost the skipped records only, those that it had there now were never copied."""
+    play = Play.opened()
+    order = LaneSought(LANE, 2, 6, 0, Origin("ada@host", "broken", 0))
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)))
+    run = SourceRun(LANE, 1, (Run(2, 6),), (Verdict(2, 6, "skipped"),), ((2, -1),))
+    play.fold(order, SeekDone(LANE, 1, 2, 6, epoch), run)
+    play.begin("second")
+    play.lane.next_ordinal = play.lane.acked = 4
+    play.lane.position = 8
     assert last_copied.last_copied(play.lane) == known
 
 

@@ -206,6 +206,8 @@ def test_a_seek_is_carried_out_when_the_last_records_of_a_hole_are_left_out() ->
     wakes = [each for each in effects if isinstance(each, AskEnd | Wake)]
     assert wakes, "the lane resumes"
     effects = plain(play, play.ask_target(2), (OwnBatch(0, 2, 6, 0, 1),))
+    effects += play.bind_all(effects)
+    effects = play.tell(DivergenceAnswer(one(effects, AskDivergence).question, 0, leader_epoch=0))
     play.bind_all(effects)
     assert not pending(play.record.seeks)
 
