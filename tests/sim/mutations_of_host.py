@@ -95,7 +95,7 @@ def a_failed_read_is_an_answer(patch: pytest.MonkeyPatch) -> None:
 def relocation_begins_at_the_log_start(patch: pytest.MonkeyPatch) -> None:
     true = batch_relocation.search_range
 
-    def search_range(record: LaneRecord, first: int, last: int) -> Range:
+    def search_range(record: LaneRecord, first: int, last: int, **_: bool) -> Range:
         return true(record, first, last)._replace(start=0)
 
     patch.setattr(batch_relocation, "search_range", search_range)

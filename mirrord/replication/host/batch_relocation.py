@@ -94,7 +94,7 @@ class BatchRelocation:
         try:
             timed, standing = await self._standing(wanted, own)
             last = standing[-1].last if standing else wanted.first - 1
-            searched = search_range(record, wanted.first, last)
+            searched = search_range(record, wanted.first, last, is_filtered=is_filtered)
             high_watermark, begin = await bounds(self._asks, self._source_partition)
             end = readable_end = min(searched.end, high_watermark)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)

@@ -29,6 +29,7 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 _PASSED_OVER: tuple[Reason, ...] = ("control", "aborted", "compacted", "copied-from-target", "unexplained")
 """The reasons for which a lane does not copy records, apart from decisions and retention."""
+_DECIDED: tuple[Reason, ...] = ("filtered", "rejected")
 LOOK_AROUND = 1_000
 """Number of records that are searched before and after the mapped offsets. The records that two holders read from the
 source are expected to differ by at most this number."""
@@ -90,12 +91,14 @@ class Range(NamedTuple):
     end: int
 
 
-def search_range(record: LaneRecord, first: int, last: int) -> Range:
+def search_range(record: LaneRecord, first: int, last: int, *, is_filtered: bool = False) -> Range:
     """Return the range of source offsets that can contain the records of the ordinals [first, last] and all records
     that are still to be copied again.
 
     If the range begins with the first record that the lane has copied, it also includes the records before it that were
-    not copied. The source may have lost them in an election, and may have others there.
+    not copied. The source may have lost them in an election, and may have others there. With a filter (`is_filtered`),
+    these include the records that are excluded: the filter may have made another decision when a batch was sent whose
+    outcome was not known.
     """
     runs = record.source_runs
     lowest = runs.at(0).ordinal
@@ -103,7 +106,7 @@ def search_range(record: LaneRecord, first: int, last: int) -> Range:
     planned = [run.offset for run in runs.beginning_in(first, sys.maxsize)]
     start = min([offset for _, offset, _ in around] + planned)
     if start == runs.at(0).offset:
-        start = judged_from(record, start, _PASSED_OVER)
+        start = judged_from(record, start, (*_PASSED_OVER, *_DECIDED) if is_filtered else _PASSED_OVER)
     end = max([offset + length for _, offset, length in around] + planned)
     return Range(max(start, 0), end + max(last - first, 0) + LOOK_AROUND)
 

@@ -250,6 +250,15 @@ def test_the_search_includes_what_was_not_copied_before_the_first_record() -> No
     assert search_range(record, 1500, 1501).start == 603
 
 
+def test_the_search_includes_what_a_filter_excludes_before_the_first_record() -> None:
+    """WRONG MAP. The outcome of the first batch was not known, and the filter excluded its records the second time. The
+    batch was appended, but the search began after its records."""
+    verdicts = [Verdict(100, 102, "filtered"), Verdict(102, 103, "control")]
+    record = Record(source_runs=Runs([Run(0, 103)]), newest_verdicts=tuple(verdicts))
+    assert search_range(record, 0, 1, is_filtered=True).start == 100
+    assert search_range(record, 0, 1).start == 102
+
+
 def test_the_work_grows_with_the_number_of_records_that_the_source_has_removed() -> None:
     """The source has removed the middle record of each batch, and each batch is followed by a marker."""
 
