@@ -16,7 +16,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import AskCheck, Effects
 from mirrord.replication.lane.source import last_copied, offsets_of_epochs, source_epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import epoch_ends, evidence, reassigned_ordinals
+from mirrord.replication.lane.target import epoch_ends, evidence, in_doubt, reassigned_ordinals
 from mirrord.replication.lane.target.scan_result import Missing
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
@@ -77,6 +77,10 @@ def a_rebuild_has_read_every_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evidence, "_not_rebuilt", lambda *_: ())
 
 
+def only_acknowledged_ordinals_are_revoked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(in_doubt, "earlier_leaders_until", lambda *_: 0)
+
+
 def a_comparison_is_repeated_up_to_its_former_end(patch: pytest.MonkeyPatch) -> None:
     true = reassigned_ordinals.compare_again
 
@@ -114,5 +118,11 @@ RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
     ),
     ("all batches of a log that came back are compared", the_batch_before_a_position_stands_for_all, "unclean", ""),
     ("batches that a rebuild has not read are compared", a_rebuild_has_read_every_log, "unclean", ""),
+    (
+        "the ledger names ordinals that an earlier leader may have appended",
+        only_acknowledged_ordinals_are_revoked,
+        "unclean",
+        "refused_batches_come_back",
+    ),
     ("a comparison is repeated up to the new end", a_comparison_is_repeated_up_to_its_former_end, "unclean", ""),
 )

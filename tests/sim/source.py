@@ -236,21 +236,23 @@ class FakeSource:
         if len(self.epochs) < 2 or self.epochs[-1][1] < self.start or self.epochs[-2][0] in self.spoilt:
             return
         epoch, begun = self.epochs[-1]
-        if self._lose([batch for batch in self.log if batch.base >= begun]):
+        if self._lose([batch for batch in self.log if batch.base >= begun], begun):
             self.epochs.pop()
             self.append(count, newest_ms)
             self.epochs.append((epoch + 1, self.end))
 
-    def _lose(self, lost: list[SourceBatch]) -> bool:
+    def _lose(self, lost: list[SourceBatch], begin: int | None = None) -> bool:
         """An unclean election removes the last batches; False if that is not possible. All replicas have what was
-        there before the flow."""
-        if not lost or self.open or lost[0].base < self.begin or self._splits_transaction(lost):
+        there before the flow. The log may end below the first of these batches (`begin`): a cleaner may have removed
+        those before it, which the next leader lacks, too."""
+        end = lost[0].base if lost and begin is None else begin or 0
+        if not lost or self.open or end < self.begin or self._splits_transaction(lost):
             return False
         del self.log[len(self.log) - len(lost) :]
         self.aborted = [each for each in self.aborted if each[2] < lost[0].base]
         self.unwanted.update(number for batch in lost for _, number in batch.records)
         self.spoilt.update(batch.epoch for batch in lost)
-        former_end, self.end = self.end, lost[0].base
+        former_end, self.end = self.end, end
         # Also what a cleaner has removed from them: it may have been copied before.
         removed = {number for number, offset in self.offset_of.items() if offset >= self.end} - self.cut
         self.losses.append(Loss(self.end, former_end, removed))
