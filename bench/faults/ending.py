@@ -35,6 +35,7 @@ def await_end(
     since: float | None = None
     said = ""
     behind: list[LaneStatus] = []
+    missing: list[tuple[str, int]] = []
     while True:
         for daemon in daemons:
             _ = daemon.pid
@@ -54,11 +55,14 @@ def await_end(
             halted = [lane for lane in flow.lanes if lane.state == "halted"]
             if halted:
                 raise EnvironmentFault(f"{halted[0].topic}-{halted[0].partition} is halted: {halted[0].note}")
-            behind = [lane for lane in flow.lanes if lane.lag_records != 0]
+            behind = [lane for lane in flow.lanes if lane.lag_records != 0 or lane.state != "copying"]
+            missing = sorted(ends.keys() - {(lane.topic, lane.partition) for lane in flow.lanes})
             word = f"{flow.totals.lanes}, lag {flow.totals.lag_records}"
             if word != said:
                 said = word
                 print_line(word)
         if time.monotonic() > deadline:
-            raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s: {behind}")
+            raise EnvironmentFault(
+                f"not everything is copied after {CATCH_UP_S:g} s; missing: {missing}, behind: {behind}"
+            )
         time.sleep(_LOOK_S)

@@ -77,10 +77,10 @@ def test_the_last_lines_name_what_failed_in_every_tier(
     *_, bad, broken, second_bad, second_broken, names, closing = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in (bad, broken)] == ["FAILED", "ERROR"]
     assert [line.rpartition("/")[2] for line in (bad, broken, second_bad, second_broken)] == [
-        "test_first.py::test_bad",
-        "test_first.py::test_broken",
-        "test_second.py::test_bad",
-        "test_second.py::test_broken",
+        "test_first.py::test_bad: assert False",
+        "test_first.py::test_broken: AssertionError: no",
+        "test_second.py::test_bad: assert False",
+        "test_second.py::test_broken: AssertionError: no",
     ]
     assert names.startswith("tiers that failed: first, second; the same again: MIRRORD_SEED=")
     assert " 2 failed, 2 passed, 2 error in " in closing
