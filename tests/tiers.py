@@ -4,7 +4,7 @@
 should take on a machine with two cores; after three times the budget it is stopped.
 
 The cheapest tier runs first, because it uses all cores. The tests of the other tiers mostly wait for brokers and for
-Ray, so they share one pytest process with three workers: a worker that has finished a test file takes the next one,
+Ray, so they share one pytest process with two workers: a worker that has finished a test file takes the next one,
 whatever tier it belongs to (see `tests.conftest.worker_group`).
 """
 
@@ -52,7 +52,7 @@ class Ended(NamedTuple):
     """Seconds and name of its slowest tests."""
 
 
-SHARED = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+SHARED = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 TIERS = (
     Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 4, ("-n", "2")),
     # Ray's tests are the longest sequence, so they begin first.

@@ -11,6 +11,9 @@ from tests.fixtures.mirror import Written, create_topic, ends, write
 from tests.kafka.test_both_ways import both_ways
 from tests.kafka.test_recreated import delete
 
+DAMAGED = b"\x09\x94"
+"""Has the form of a ledger entry, but cannot be read."""
+
 
 def test_another_alias_is_refused_and_another_separator_is_reported(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
@@ -47,13 +50,14 @@ def test_another_alias_is_refused_and_another_separator_is_reported(lab_pair: La
 
 
 def test_a_ledger_that_somebody_left_at_the_source(lab_pair: LabPair, tmp_path: Path) -> None:
-    """An empty ledger proves that its flow never wrote. An unreadable one blocks what may be its copies, and is
-    named."""
+    """An empty ledger proves that its flow never wrote, and so does one that holds nothing of mirrord's. An unreadable
+    one blocks what may be its copies, and is named."""
     source, target = lab_pair.source, lab_pair.target
     topic, stray, broken = unique("both"), unique("stray"), unique("broken")
     for cluster in (source, target):
         create_topic(cluster, topic)
     create_topic(source, f"mirrord.{stray}.ledger")
+    write(source, f"mirrord.{stray}.ledger", [Written(b"k", b"no ledger", partition=0)])
 
     def put(first: int) -> None:
         records = [Written(b"%d" % n, b"v", partition=0) for n in range(first, first + 20)]
@@ -64,7 +68,7 @@ def test_a_ledger_that_somebody_left_at_the_source(lab_pair: LabPair, tmp_path: 
     with Daemon(path) as daemon:
         daemon.until(lambda: ends(target, topic)[0] == 20)
         create_topic(source, f"mirrord.{broken}.ledger")
-        write(source, f"mirrord.{broken}.ledger", [Written(b"k", b"no ledger", partition=0)])
+        write(source, f"mirrord.{broken}.ledger", [Written(b"k", DAMAGED, partition=0)])
         put(20)
 
         def remarks() -> str:

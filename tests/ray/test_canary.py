@@ -15,11 +15,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
-from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.daemon import RAY_START_S, SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import create_topic
 
-START_S = 150.0
 POLICY = """
 class Peppered:
     def __init__(self, source, target, pepper):
@@ -138,10 +137,10 @@ def test_no_secret_appears_anywhere(
     ray_folders = set(Path(tempfile.gettempdir()).glob("mirrord-ray-*"))
     texts: dict[str, str | bytes] = {}
     with arguments_of_children() as arguments, Daemon(path) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
         daemon.until_copied(all_ends(source, topic))
         daemon.until(lambda: [lane.state for lane in daemon.flow().lanes if lane.topic == peppered] == ["halted"])
-        daemon.until(lambda: daemon.flow().jobs and all(job.outcome for job in daemon.flow().jobs), START_S)
+        daemon.until(lambda: daemon.flow().jobs and all(job.outcome for job in daemon.flow().jobs), RAY_START_S)
         for page in ("status", "metrics", ""):
             with urllib.request.urlopen(f"{daemon.http()}/{page}", timeout=SECONDS) as response:
                 texts[f"/{page}"] = response.read()

@@ -13,11 +13,10 @@ import psutil
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.status import FlowStatus, ReplicatorStatus
-from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, fill, mirrord, unique
+from tests.fixtures.daemon import RAY_START_S, Daemon, Load, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
-START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 PARTITIONS = 4
 
@@ -86,7 +85,7 @@ def test_what_is_killed_comes_back_by_what_was_applied_and_a_stop_leaves_nothing
     source, target = lab_pair.source, lab_pair.target
     topic, path = mirror(source, target, tmp_path)
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
         daemon.until(lambda: is_copying(daemon.flow()))
         load.wait_for(2_000)
 
@@ -171,7 +170,7 @@ def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_continues(lab
     topic, path = mirror(source, target, tmp_path)
     with Load(source, topic, PARTITIONS).running() as load:
         with Daemon(path) as daemon:
-            daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+            daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
             daemon.until(lambda: is_copying(daemon.flow()))
             load.wait_for(2_000)
             processes = family(daemon)
@@ -189,7 +188,7 @@ def test_replicators_that_wake_up_when_another_daemon_has_the_flow_end_by_themse
     other = tmp_path / "other.toml"
     other.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"').replace("instance = ", "#"))
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
         daemon.until(lambda: is_copying(daemon.flow()))
         flow = daemon.flow()
         assert flow.lease is not None

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import psutil
 
-from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.daemon import RAY_START_S, SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.groups import commit
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import Written, create_topic, write
-
-START_S = 150.0
 
 
 def test_a_killed_follower_is_replaced_and_a_refused_record_is_left_out(lab_pair: LabPair, tmp_path: Path) -> None:
@@ -33,7 +31,7 @@ def test_a_killed_follower_is_replaced_and_a_refused_record_is_left_out(lab_pair
     )
     path.write_text(f'instance = "{unique("groups")}"\n{path.read_text()}')
     with Daemon(path) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
 
         def in_step() -> list[int | None]:
             with urllib.request.urlopen(f"{daemon.http()}/groups", timeout=SECONDS) as answer:

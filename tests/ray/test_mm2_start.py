@@ -4,12 +4,11 @@ from pathlib import Path
 
 from bench.harness.mirror_maker import MirrorMaker, properties
 from mirrord.lab.copy_checker import TopicPair, compare
-from tests.fixtures.daemon import Daemon, all_ends, fill, unique
+from tests.fixtures.daemon import RAY_START_S, Daemon, all_ends, fill, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 from tests.fixtures.mm2 import await_copied
 
-START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 
 
@@ -26,7 +25,7 @@ def test_an_unchanged_file_of_mirrormaker_continues(lab_pair: LabPair, tmp_path:
     fill(source, topic, 2, 1_000, first=1_000)
     environment = {"XDG_STATE_HOME": str(tmp_path)}
     with Daemon(path, "--clusters", "us", environment=environment) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
         daemon.until_copied(all_ends(source, topic))
         remarks = [event["remark"] for event in daemon.events() if event["event"] == "configuration_remark"]
         assert any("tasks.max: has no effect in mirrord" in line for line in remarks)

@@ -13,10 +13,10 @@ from ray.cluster_utils import Cluster as RayCluster
 
 from actors.ray_connection import OBJECT_STORE_BYTES
 from mirrord.model.status import FlowStatus
-from tests.fixtures.daemon import Daemon, Load, assert_same, conf, unique
+from tests.fixtures.daemon import RAY_START_S, Daemon, Load, assert_same, conf, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
-from tests.ray.test_daemon_on_ray import START_S, finish, is_alive, until_ended
+from tests.ray.test_daemon_on_ray import finish, is_alive, until_ended
 
 PARTITIONS = 4
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
@@ -48,7 +48,7 @@ def spread(daemon: Daemon, nodes_wanted: int) -> FlowStatus:
         even = flow.totals.lanes == {"copying": PARTITIONS} and sum(at_work.values()) == 2
         return even and len(at_work) == nodes_wanted
 
-    daemon.until(is_spread, START_S)
+    daemon.until(is_spread, RAY_START_S)
     return seen[0]
 
 
@@ -61,7 +61,7 @@ def test_lanes_follow_a_node_that_comes_and_leave_one_that_is_cut_off(
     path = conf(tmp_path, source, target, topic, flow=unique("nodes"), engine="ray", more=more, lease_ttl="10s")
     path.write_text(f'instance = "{unique("nodes")}"\n{path.read_text()}')
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
         (head,) = nodes(spread(daemon, 1))
 
         joined = ray_nodes.add_node(**NODE)

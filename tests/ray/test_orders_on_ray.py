@@ -4,9 +4,9 @@ import os
 import signal
 from pathlib import Path
 
-from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, mirrord
+from tests.fixtures.daemon import RAY_START_S, Daemon, Load, all_ends, assert_same, mirrord
 from tests.fixtures.lab import LabPair
-from tests.ray.test_daemon_on_ray import PARTITIONS, START_S, came_back, finish, is_copying, mirror
+from tests.ray.test_daemon_on_ray import PARTITIONS, came_back, finish, is_copying, mirror
 
 
 def test_moves_and_pauses_lose_nothing_and_outlive_the_supervisor(lab_pair: LabPair, tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_moves_and_pauses_lose_nothing_and_outlive_the_supervisor(lab_pair: LabP
         return next(lane.host for lane in daemon.flow().lanes if lane.partition == 0)
 
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
-        daemon.until(lambda: is_copying(daemon.flow()), START_S)
+        daemon.until(lambda: is_copying(daemon.flow()), RAY_START_S)
         for _ in range(6):
             (there,) = (each.name for each in daemon.flow().replicators if each.name != home(daemon))
             moved = mirrord("move", f"{topic}-0", path, "--to", there)
@@ -28,7 +28,7 @@ def test_moves_and_pauses_lose_nothing_and_outlive_the_supervisor(lab_pair: LabP
         lease = daemon.flow().lease
         assert lease is not None
         os.kill(lease.pid, signal.SIGKILL)
-        daemon.until(lambda: came_back(daemon, lease.pid), START_S)
+        daemon.until(lambda: came_back(daemon, lease.pid), RAY_START_S)
         standing = all_ends(target, f"eu.{topic}")[f"eu.{topic}", 1]
         daemon.until(lambda: daemon.flow().totals.lanes == {"copying": PARTITIONS - 1, "paused": 1})
         load.wait_for(1_000)

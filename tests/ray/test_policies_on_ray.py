@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from mirrord.lab.copy_checker import TopicPair, compare
-from tests.fixtures.daemon import Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.daemon import RAY_START_S, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
-START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 POLICY = """
 class Naming:
@@ -40,7 +39,7 @@ def test_a_naming_of_ones_own(lab_pair: LabPair, tmp_path: Path, monkeypatch: py
     )
     path.write_text(f'instance = "{unique("ray")}"\n{path.read_text()}')
     with Daemon(path) as daemon:
-        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: "daemon_ready" in daemon.output, RAY_START_S)
         daemon.until_copied(all_ends(source, topic))
         nameless = create_topic(source, f"{topic}-nameless", 1)
         daemon.until(lambda: daemon.flow().topics)

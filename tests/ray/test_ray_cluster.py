@@ -19,11 +19,10 @@ from actors.ray_access import TOKEN_PATH
 from actors.ray_connection import RayConnection
 from mirrord.config.schema import RayConfig
 from mirrord.lab.cluster import Cluster
-from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
+from tests.fixtures.daemon import RAY_START_S, SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
-START_S = 150.0
 TOKEN = {"RAY_AUTH_MODE": "token"}
 """A Ray that was started elsewhere does not say whether it wants its token."""
 
@@ -54,7 +53,9 @@ def test_only_processes_of_this_machine_that_have_the_token_reach_a_ray_cluster(
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
         environment |= {"RAY_AUTH_TOKEN": token, "RAY_AUTH_MODE": "token"} if token else {"RAY_AUTH_MODE": "disabled"}
         command = [sys.executable, "-c", program, ray_address]
-        client = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_S, check=False)
+        client = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=RAY_START_S, check=False
+        )
         assert (client.stdout.endswith("joined\n"), client.returncode == 0) == (joins, joins), client.stderr
 
 
@@ -74,7 +75,7 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
     other, other_topic, other_path = mirror(source, target, tmp_path, ray_address)
     with Daemon(one_path, environment=TOKEN) as first, Daemon(other_path, environment=TOKEN) as second:
         for daemon, topic in ((first, one_topic), (second, other_topic)):
-            daemon.until(lambda daemon=daemon: "daemon_ready" in daemon.output, START_S)
+            daemon.until(lambda daemon=daemon: "daemon_ready" in daemon.output, RAY_START_S)
             daemon.until_copied(all_ends(source, topic))
         alive = asyncio.run(names())
         assert {f"{one}/supervisor", f"{other}/supervisor"} <= set(alive)
@@ -97,7 +98,7 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
         # On one Ray cluster actors of the same program continue, under another supervisor.
         hosts = {each.pid for each in second.flow().replicators}
         with Daemon(other_path, "--upgrade", environment=TOKEN) as third:
-            third.until(lambda: second.process.poll() is not None, START_S)
+            third.until(lambda: second.process.poll() is not None, RAY_START_S)
             assert second.process.returncode == 0, second.output
             third.until(lambda: third.flow().totals.lanes == {"copying": 1})
             third.until(lambda: {each.pid for each in third.flow().replicators} == hosts)

@@ -6,12 +6,11 @@ from pathlib import Path
 import psutil
 
 from mirrord.runtime.build_info import program
-from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, unique
+from tests.fixtures.daemon import RAY_START_S, Daemon, Load, all_ends, assert_same, conf, unique
 from tests.fixtures.former import FORMER_LAYOUT, former_checkout
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
-START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 PARTITIONS = 3
 
@@ -38,11 +37,11 @@ def test_an_upgrade_and_the_death_of_ray_lose_and_double_nothing(lab_pair: LabPa
     path = conf(tmp_path, source, target, topic, flow=unique("ray"), engine="ray", more=more)
     former = former_checkout(FORMER_LAYOUT, tmp_path / "former")
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path, checkout=former) as old:
-        old.until(lambda: "daemon_ready" in old.output, START_S)
+        old.until(lambda: "daemon_ready" in old.output, RAY_START_S)
         old.until(lambda: is_copying(old))
         with Daemon(path, "--upgrade") as new:
-            new.until(lambda: "daemon_ready" in new.output, START_S)
-            assert old.process.wait(START_S) == 0, old.output
+            new.until(lambda: "daemon_ready" in new.output, RAY_START_S)
+            assert old.process.wait(RAY_START_S) == 0, old.output
             assert f"is replaced by mirrord {program()} at {new.http()}\n" in old.output
             new.until(lambda: is_copying(new))
             load.wait_for(2_000)
@@ -51,10 +50,10 @@ def test_an_upgrade_and_the_death_of_ray_lose_and_double_nothing(lab_pair: LabPa
             for process in head:
                 with suppress(psutil.NoSuchProcess):  # the one may have ended with the other
                     process.kill()
-            assert new.process.wait(START_S) != 0
+            assert new.process.wait(RAY_START_S) != 0
         with Daemon(path) as again:
-            again.until(lambda: "daemon_ready" in again.output, START_S)
-            again.until(lambda: is_copying(again), START_S)
+            again.until(lambda: "daemon_ready" in again.output, RAY_START_S)
+            again.until(lambda: is_copying(again), RAY_START_S)
             load.wait_for(2_000)
             assert again.stop() == 0
     path.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"'))
