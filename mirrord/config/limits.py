@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from mirrord.config.key_declarations import Key
-from mirrord.config.value_kinds import RATE, size
+from mirrord.config.value_kinds import RATE, number, size
 
 
 class LimitsConfig(msgspec.Struct, frozen=True):
@@ -35,6 +35,23 @@ class LimitsConfig(msgspec.Struct, frozen=True):
             "batch that is copied raw is not decompressed.",
         ),
     ] = 256 << 20
+    topics: Annotated[
+        int,
+        Key(
+            number(1, 1_000_000),
+            "Maximum number of topics that the flow copies. Further topics are reported and not copied. A topic that "
+            "is already copied is never left out.",
+        ),
+    ] = 10_000
+    partitions: Annotated[
+        int,
+        Key(
+            number(1, 1_000_000),
+            "Maximum number of partitions that the flow copies. A new topic that does not fit is reported and not "
+            "copied, and so are partitions that are added to a topic. A partition that is already copied is never "
+            "left out.",
+        ),
+    ] = 50_000
     rate_bytes_per_s: Annotated[
         int | None,
         Key(

@@ -25,6 +25,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, TopicId
 from mirrord.topics.rules.hazards import status_hazards
+from mirrord.topics.rules.topic_caps import CappedTopics, within_limits
 from mirrord.topics.rules.topic_configs import fewer_replicas, replication_factor
 from mirrord.topics.rules.topic_plan import CreateTopic, GrowTopic, PlannedLane, TopicsPlan, plan_topics
 from mirrord.topics.rules.two_way_deletions import halves, not_again
@@ -47,6 +48,8 @@ SOON_S = 0.5
 REPEAT_S = 5.0
 """Interval, in seconds, at which a refresh is repeated until it succeeds without faults. This interval is used only if
 the setting `refresh` turns off periodic refreshes."""
+_ALL = 1 << 31
+"""More partitions than a topic can have."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
@@ -176,8 +179,8 @@ class Discovery:
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
         if note is not None:
-            seen = [topic for name, topic in source.topics.items() if self._selection.refusal(name) in {None, "fault"}]
-            await note(seen, source.cluster_id)
+            unsure = [topic for name, topic in source.topics.items() if self._selection.refusal(name) == "fault"]
+            await note([*self._capped(source, target).topics, *unsure], source.cluster_id)
         plan = self._plan(source, target)
         self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
         if plan.unbound and bind is not None:
@@ -219,7 +222,7 @@ class Discovery:
 
     def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
         refusals = {name: self._selection.refusal(name) for name in source.topics}
-        selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
+        selected, left_out = self._capped(source, target)
         claimed = self._claims.of_others(self._flow, target.cluster_id, target.topics.values())
         former = self._claims.former_copies(self._flow.name)
         names = (self._target_name, claimed, former, self._claims.names(self._flow))
@@ -238,8 +241,19 @@ class Discovery:
                 },
             )
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
-        unsure |= invalid_names(source.invalid)
+        unsure |= {**invalid_names(source.invalid), **left_out}
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
+
+    def _capped(self, source: ClusterTopics, target: ClusterTopics) -> CappedTopics:
+        """Return the selected topics of the source that are within the flow's limits."""
+        selected = [topic for name, topic in source.topics.items() if self._selection.refusal(name) is None]
+        copied: dict[TopicId, int] = {}
+        for (topic_id, name), ids in self._claims.former_copies(self._flow.name).items():
+            there = target.topics.get(name)
+            # A target topic that was deleted is created again with all partitions.
+            partitions = there.partitions if there is not None and there.topic_id in ids else _ALL
+            copied[topic_id] = min(copied.get(topic_id, _ALL), partitions)
+        return within_limits(selected, copied, self._flow.limits)
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
         """Return two mappings by source topic: the configs of the new target topics, and the faults. If the configs

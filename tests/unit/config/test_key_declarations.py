@@ -134,6 +134,8 @@ verify_records = 5
 in_flight_bytes = "8MiB"
 map_bytes = "100 MB"
 rebuild_bytes = "32MiB"
+topics = 500
+partitions = 4000
 rate = "10MiB/s"
 [[flows]]
 from = "asia"

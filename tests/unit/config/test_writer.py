@@ -105,6 +105,8 @@ FLOWS = st.builds(
         in_flight_bytes=st.integers(1 << 20, 1 << 40),
         map_bytes=st.integers(8 << 20, 1 << 40),
         rebuild_bytes=st.integers(1 << 20, 1 << 30),
+        topics=st.integers(1, 1_000_000),
+        partitions=st.integers(1, 1_000_000),
         rate_bytes_per_s=st.none() | st.integers(64 << 10, 1 << 40),
     ),
 ).map(_with_copies_of_their_own)

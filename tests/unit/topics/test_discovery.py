@@ -1,13 +1,14 @@
 """Discovery with fake clusters: what is created, what is refused, and what old metadata of a broker must not break."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import pytest
 
+from mirrord.config.limits import LimitsConfig
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.topic_admin import ClusterTopics
-from mirrord.kafka.rules.topic import TopicShape
+from mirrord.kafka.rules.topic import Topic, TopicShape
 from mirrord.ledger.facts.core import PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
 from mirrord.topics import discovery as module
@@ -67,6 +68,27 @@ async def test_a_topic_with_an_invalid_name_is_reported_and_stops_no_other() -> 
     assert len(seen.lanes) == 1
     assert len(seen.faults) == 10
     assert seen.faults["bad 0009"].endswith('"bad 0009" (and 990 more such topics)')
+
+
+async def test_topics_beyond_the_limit_are_neither_created_nor_noted() -> None:
+    source, target = clusters()
+    for number in range(30):
+        source.add(f"orders{number:02}", 2)
+    noted: list[list[str]] = []
+
+    async def note(topics: Sequence[Topic], _: ClusterId) -> None:
+        noted.append([topic.name for topic in topics])
+
+    limits = LimitsConfig(topics=4, partitions=6)
+    found = discovery(source, target, msgspec.structs.replace(FLOW, limits=limits))
+    seen = await found.refresh(note=note)
+    assert sorted(target.topics) == ["eu.orders00", "eu.orders01", "eu.orders02"]
+    assert len(seen.lanes) == 6
+    assert noted == [["orders00", "orders01", "orders02"]]
+    assert len(seen.faults) == 10
+    line = "the topic, with 2 partitions, is not copied: limits.partitions is 6"
+    assert seen.faults["orders03"] == line
+    assert seen.faults["orders12"] == f"{line} (and 17 more topics are not copied completely)"
 
 
 async def test_a_topic_that_is_missing_once_is_still_there() -> None:
