@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +29,7 @@ from actors.replicator import ReplicatorActor
 from actors.start_timeout import StartTimeout
 from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.runtime.tasks import keep_running
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 WATCH_PAUSE_S = 0.2
@@ -151,7 +153,8 @@ class RayEngine:
 
     def _keep_watch(self, calls: ActorCalls, actor: Any, ended: asyncio.Event, on_death: Callable[[], None]) -> None:
         self._running[calls.name] = calls
-        watch = asyncio.create_task(self._watch(calls, actor, ended, on_death))
+        work = partial(self._watch, calls, actor, ended, on_death)
+        watch = asyncio.create_task(keep_running(work, "actor_watch_failed", actor=calls.name))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
 

@@ -150,16 +150,20 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
 
 
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
-    """Start a task that ends the current process after `lost` has completed, and return the task.
+    """Start a task that ends the current process after `lost` has completed or failed, and return the task.
 
     An actor calls this function to end its own process when it has lost its lease, or when no other process can reach
-    it. In both cases, there may be no other process that could end the actor.
+    it. In both cases, there may be no other process that could end the actor. A process in which `lost` fails would
+    never notice this, so it ends, too.
     """
 
     async def end() -> None:
-        await lost
-        log.error("ends_by_itself", name=name, reason=reason)
-        await asyncio.sleep(LINGER_S)
+        try:
+            await lost
+            log.error("ends_by_itself", name=name, reason=reason)
+            await asyncio.sleep(LINGER_S)
+        except Exception as error:
+            log.error("ends_by_itself", name=name, reason="its watch has failed", exc_info=error)
         os._exit(1)
 
     return asyncio.create_task(end())

@@ -26,7 +26,7 @@ from mirrord.operations.start_refusals import check_restart
 from mirrord.runtime import logs
 from mirrord.runtime.build_info import program
 from mirrord.runtime.descriptors import raise_descriptor_limit
-from mirrord.runtime.tasks import report_failure
+from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
@@ -82,11 +82,11 @@ class SupervisorActor:
         self._came_round = time.monotonic()
         # Tasks can be created here, because Ray runs the constructor of an async actor as a coroutine on the main event
         # loop.
-        metrics = RayMetrics().run(self._supervisor.status)
-        works = (self._run(), self._beat(), self._yield(), engine.follow_nodes(), metrics)
-        self._tasks = [asyncio.create_task(work) for work in works]
-        for task in self._tasks:
-            task.add_done_callback(report_failure("supervisor_task_failed"))
+        metrics = partial(RayMetrics().run, self._supervisor.status)
+        self._tasks = BackgroundTasks("supervisor_task_failed", daemon=self._daemon)
+        self._tasks.start(self._run())
+        for work in (self._beat, self._yield, engine.follow_nodes, metrics):
+            self._tasks.keep(work)
 
     def __repr__(self) -> str:
         return f"mirrord {program()} supervisor of {self._config.instance}"
@@ -128,6 +128,21 @@ class SupervisorActor:
         return time.monotonic() - self._came_round
 
     async def _run(self) -> None:
+        try:
+            await self._start()
+            await self._supervisor.wait()
+        except Exception as error:
+            # Ray starts another process in place of this one.
+            log.error("supervisor_failed", daemon=self._daemon, exc_info=error)
+            os._exit(1)
+        await forget_config(self._daemon)
+        self._ended = True
+        # Usually the foreground process ends this process. The actor must end itself if the foreground process has been
+        # killed and the Ray cluster keeps running.
+        await asyncio.sleep(LINGER_S)
+        await kill(await find(self._name))
+
+    async def _start(self) -> None:
         while not self._address:
             try:
                 await self._engine.end_others([flow.name for flow in self._config.flows])
@@ -137,13 +152,6 @@ class SupervisorActor:
                 log.error("daemon_not_started", reason=str(fault))
                 self._fault = str(fault)
                 await asyncio.sleep(PAUSE_S)
-        await self._supervisor.wait()
-        await forget_config(self._daemon)
-        self._ended = True
-        # Usually the foreground process ends this process. The actor must end itself if the foreground process has been
-        # killed and the Ray cluster keeps running.
-        await asyncio.sleep(LINGER_S)
-        await kill(await find(self._name))
 
     async def _yield(self) -> None:
         """Exit when Ray has started another supervisor process in place of this one, and that process has taken over

@@ -2,8 +2,9 @@
 the `ray` engine, it runs in a Ray actor."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import structlog
@@ -151,8 +152,8 @@ class Supervisor:
         )
         if self._succession is not None:
             self._succession.successor = Successor(address, program())
-            self._begin(self._replace(self._succession), "succession")
-        self._begin(self._standby.run(), "standby")
+            self._own_tasks.keep(partial(self._replace, self._succession), name="succession", task="succession")
+        self._own_tasks.keep(self._standby.run, name="standby", task="standby")
         for flow in self._config.flows:
             self._add(flow, self._services)
         log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
@@ -359,7 +360,7 @@ class Supervisor:
         """Begin to record a command that the role of the client's token does not permit. The client does not wait."""
         origin = giver.origin("", "", self._access.clock.wall_ms())
         fact = CommandGiven(refused.command, origin, refused=refused.reason, omitted=refused.omitted)
-        self._begin(self._write(fact), "refused_command")
+        self._own_tasks.start(self._write(fact), name="refused_command", task="refused_command")
 
     async def _write(self, fact: CommandGiven, only: str | None = None) -> None:
         if self._succession is not None and not self._succession.over:
@@ -398,10 +399,7 @@ class Supervisor:
 
     def _add(self, flow: FlowConfig, services: Services) -> None:
         supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)
-        self._tasks.start(supervisor.run(), name=flow.name, flow=flow.name)
-
-    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
-        self._own_tasks.start(work, name=name, task=name)
+        self._tasks.keep(supervisor.run, name=flow.name, flow=flow.name)
 
     def _carry_out(self, change: FlowChange, services: Services) -> None:
         log.info("flow_configuration", flow=change.flow, kind=change.kind, changes=change.lines)

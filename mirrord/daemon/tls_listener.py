@@ -8,8 +8,10 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mirrord.config.value_parsers import HostPort
+from mirrord.runtime.tasks import keep_running, report_failure
 
 ACCEPT_AGAIN_S = 1.0
 """Interval in seconds until the next attempt after a connection could not be accepted, for lack of descriptors."""
@@ -35,32 +37,36 @@ class TlsListener:
         self._handshake_s = handshake_s
         self._handshakes: dict[asyncio.Task[None], None] = {}
         """The connections in their handshake, in the order in which they were opened."""
-        self._tasks = [asyncio.create_task(self._accept(each), name="tls_listener") for each in sockets]
+        self._tasks = [asyncio.create_task(self._listen(each), name="tls_listener") for each in sockets]
 
     def close(self) -> None:
         """Stop listening, and close the connections in their handshake."""
         for task in (*self._tasks, *self._handshakes):
             task.cancel()
 
+    async def _listen(self, listening: socket.socket) -> None:
+        with listening:
+            await keep_running(partial(self._accept, listening), "http_listener_failed")
+
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with listening:
-            while True:
-                try:
-                    connection, _ = await loop.sock_accept(listening)
-                except OSError:
-                    await asyncio.sleep(ACCEPT_AGAIN_S)
-                    continue
-                if len(self._handshakes) >= self._most:
-                    # A client that means to connect ends its handshake soon, so the oldest one is the least likely to.
-                    oldest = next(iter(self._handshakes))
-                    self._forget(oldest)
-                    oldest.cancel()
-                task = asyncio.create_task(self._shake_hands(connection), name="tls_handshake")
-                self._handshakes[task] = None
-                task.add_done_callback(self._forget)
-                # Accepting a waiting connection does not let other tasks run.
-                await asyncio.sleep(0)
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            if len(self._handshakes) >= self._most:
+                # A client that means to connect ends its handshake soon, so the oldest one is the least likely to.
+                oldest = next(iter(self._handshakes))
+                self._forget(oldest)
+                oldest.cancel()
+            task = asyncio.create_task(self._shake_hands(connection), name="tls_handshake")
+            self._handshakes[task] = None
+            task.add_done_callback(self._forget)
+            task.add_done_callback(report_failure("http_handshake_failed"))
+            # Accepting a waiting connection does not let other tasks run.
+            await asyncio.sleep(0)
 
     async def _shake_hands(self, connection: socket.socket) -> None:
         try:

@@ -10,6 +10,7 @@ from the source's `__consumer_offsets`, the offset map, the checkpoints and the 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from mirrord.groups.checkpoint_memory import remember
 from mirrord.groups.commit_source import GroupSource
@@ -80,11 +81,11 @@ class GroupSync(LeasedWorker):
         await self._join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
-        work = [parts.source.run(), self._rounds(parts), self._poll_members(parts.rounds)]
+        work = [parts.source.run, partial(self._rounds, parts), partial(self._poll_members, parts.rounds)]
         if parts.target_groups is not None:
-            work.append(parts.target_groups.run())
+            work.append(parts.target_groups.run)
         for each in work:
-            self._tasks.start(each)
+            self._tasks.keep(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """Return the current positions of all groups, and the lag of each position on the target.

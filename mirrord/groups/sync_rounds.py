@@ -25,7 +25,7 @@ from mirrord.kafka.client.group_admin import LATER
 from mirrord.kafka.protocol.consumer_offsets import OffsetValue
 from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
 from mirrord.kafka.protocol.primitives import TopicAndPartition
-from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import GroupStatus, TranslatedPosition
 
 log = structlog.get_logger()
@@ -135,7 +135,7 @@ class GroupRounds:
     async def round(self) -> None:
         """Examine all groups that are due, and commit their translated positions.
 
-        Raises EnvironmentFault or WireError. After an error, the same groups are still due.
+        Raises EnvironmentFault or WireError. After any error, the same groups are still due.
         """
         groups, self._due = self._due, set()
         try:
@@ -147,7 +147,7 @@ class GroupRounds:
             if self._back is not None:
                 await self._back.commit(self._settled_back)
                 self._due |= self._back.take_due()
-        except MirrordError:
+        except BaseException:
             self._due |= groups
             raise
 

@@ -17,6 +17,7 @@ from mirrord.model.names import Alias
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.current_failures import Troubles
+from mirrord.runtime.tasks import keep_running
 from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0
@@ -114,7 +115,9 @@ class Heartbeats:
     async def _follow(self) -> None:
         while True:
             await self._carried.wait()
-            looking = asyncio.create_task(self._measure_clocks())
+            looking = asyncio.create_task(
+                keep_running(self._measure_clocks, "clocks_not_measured", flow=self._flow.name)
+            )
             try:
                 await self._read()
             except EnvironmentFault as fault:

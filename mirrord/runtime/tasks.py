@@ -1,7 +1,7 @@
 """Runs background tasks that no code awaits.
 
 A failure of such a task must be logged when it happens. asyncio itself would log it only when the task object is
-garbage-collected.
+garbage-collected. Work that must never end is started again after a failure.
 """
 
 import asyncio
@@ -9,6 +9,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import structlog
+
+AGAIN_S = 0.5
+"""The first pause before work that has failed is started again."""
+MOST_PAUSE_S = 60.0
 
 log = structlog.get_logger()
 
@@ -24,6 +28,28 @@ def report_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], 
             log.error(event, exc_info=error, **context)
 
     return report
+
+
+async def keep_running(work: Callable[[], Coroutine[Any, Any, None]], event: str, **context: str) -> None:
+    """Run work that normally does not end, and return when it does.
+
+    If it fails with an error that it does not expect, log the error under the name `event` with `context`, and start
+    the work again after a pause. The pause doubles with each failure up to `MOST_PAUSE_S` seconds, and is short again
+    after the work has run for longer than that.
+    """
+    loop = asyncio.get_running_loop()
+    pause_s = 0.0
+    while True:
+        began = loop.time()
+        try:
+            await asyncio.sleep(pause_s)
+            await work()
+        except Exception as error:
+            log.error(event, exc_info=error, **context)
+            lasted = loop.time() - began > pause_s + MOST_PAUSE_S
+            pause_s = AGAIN_S if lasted else min(max(2 * pause_s, AGAIN_S), MOST_PAUSE_S)
+        else:
+            return
 
 
 class BackgroundTasks:
@@ -50,6 +76,12 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(report_failure(self._event, **self._context, **context))
         return task
+
+    def keep(
+        self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str | None = None, **context: str
+    ) -> asyncio.Task[None]:
+        """Run work that must not end in a new task with this name, and return the task (see `keep_running`)."""
+        return self.start(keep_running(work, self._event, **self._context, **context), name=name)
 
     def cancel(self) -> None:
         """Cancel all tasks, without waiting for them to end."""

@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+import structlog
+
 from mirrord.config.value_parsers import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, Leader, PartitionId
 from mirrord.kafka.client.range_reader import ReadFailed
@@ -59,6 +61,8 @@ NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
+log = structlog.get_logger()
+
 PATIENCE_S = 2.0
 """How long, in seconds, `Asks` retries a question while the partition's leader is unknown or does not answer."""
 
@@ -158,6 +162,11 @@ class _Kind(Generic[AnswerT]):
                 question.on_answer(UNSUPPORTED, None)
             return
         except MirrordError:
+            self._postpone(questions, NETWORK)
+            return
+        except Exception:
+            # The lanes that have asked would wait for their answers forever.
+            log.exception("question_failed", cluster=self._view.alias)
             self._postpone(questions, NETWORK)
             return
         found = {(answer.topic, answer.partition): answer for answer in answers}
@@ -318,7 +327,9 @@ class Asks:
             version = connection.version(INIT_PRODUCER_ID)
             body = encode_init_producer_id()
             identity = await ask(connection, INIT_PRODUCER_ID, body, version, decode_init_producer_id)
-        except MirrordError:
+        except Exception as error:
+            if not isinstance(error, MirrordError):
+                log.exception("question_failed", cluster=self.view.alias)
             self.view.refresh()
             identity = ProducerIdentity(NETWORK, -1, -1)
         report(identity.error, identity.producer_id, identity.producer_epoch)

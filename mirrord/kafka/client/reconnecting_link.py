@@ -6,13 +6,16 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import structlog
+
 from mirrord.kafka.client.connection import Connection
 from mirrord.kafka.protocol.api_versions import Api
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.primitives import Reader
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import EnvironmentFault, internal_error
 
 T = TypeVar("T")
+log = structlog.get_logger()
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -109,10 +112,13 @@ class Link:
     async def _open(self) -> Connection:
         try:
             connection = await self._opener()
-        except EnvironmentFault as error:
-            self._error = error
+        except Exception as error:
+            fault = error if isinstance(error, EnvironmentFault) else EnvironmentFault(internal_error(error))
+            if fault is not error:
+                log.error("connection_failed", exc_info=error)
+            self._error = fault
             self._not_before = self._loop.time() + self._backoff.next_s()
-            raise
+            raise fault from (None if fault is error else error)
         finally:
             self._opening = None
         self._backoff.reset()

@@ -1,14 +1,13 @@
 """Determines whether source topics and target topics are compacted, for the lanes of one replicator."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.effective_configs import topic_settings
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.model.errors import EnvironmentFault
-from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.hosted_lane import Begin, HostedLane
 from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
 from mirrord.topics.rules.retention import is_compacted
 
@@ -22,7 +21,6 @@ halted for this reason resumes soon after the permission has been granted."""
 KNOWN_TOPICS = 10_000
 """Maximum number of topics whose cleanup policies are cached. Without this limit, deleted topics would stay in the
 cache."""
-Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
 class Cleanup:
@@ -35,7 +33,7 @@ class Cleanup:
 
     def ask(self, hosted: HostedLane, effect: AskCleanup) -> None:
         """Ask the source cluster for the cleanup policy of the lane's source topic, and pass the answer to the lane."""
-        self._begin(self._ask(hosted, effect.question))
+        self._begin(hosted, self._ask(hosted, effect.question))
 
     async def _ask(self, hosted: HostedLane, question: int) -> None:
         topic = hosted.source.topic

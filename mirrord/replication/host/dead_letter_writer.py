@@ -2,15 +2,13 @@
 them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import structlog
 
 from mirrord.ledger.quarantine import BY_POLICY
 from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import DeadLetters
-from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.hosted_lane import Begin, HostedLane
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import Park, ParkAnswer
 
@@ -24,7 +22,7 @@ class DeadLetterWriter:
     """Parks the records that lanes skip because of `on_reject = "skip"`. No connection is opened until the first record
     is parked."""
 
-    def __init__(self, setup: FlowSetup, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+    def __init__(self, setup: FlowSetup, begin: Begin) -> None:
         """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""
         self._begin = begin
         self._letters = DeadLetters(setup.flow, setup.source, setup.target)
@@ -33,7 +31,7 @@ class DeadLetterWriter:
     def ask(self, hosted: HostedLane, effect: Park) -> None:
         """Park a record of a lane. Afterwards, report to the lane either the record's offset in the dead-letter topic,
         or why the record was not parked."""
-        self._begin(self._park(hosted, effect))
+        self._begin(hosted, self._park(hosted, effect))
 
     async def _park(self, hosted: HostedLane, effect: Park) -> None:
         lane = hosted.lane

@@ -1,8 +1,9 @@
 """A lane together with the state that its replicator keeps for it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -39,6 +40,11 @@ def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
     held = max(1 << 20, min(NEAR.bytes, in_flight_bytes // 8))
     near, far = replace(NEAR, bytes=held), replace(FAR, bytes=min(FAR.bytes, 3 * held))
     return Limits(near=near, far=far, request_timeout_s=request_timeout_s)
+
+
+Begin = Callable[["HostedLane", Coroutine[Any, Any, None]], None]
+"""A function that runs a coroutine for a lane as a background task. The task is cancelled when the `LaneHost` closes.
+If the coroutine fails, the lane halts."""
 
 
 class HostedLane:

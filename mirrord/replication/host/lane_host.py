@@ -295,8 +295,13 @@ class LaneHost:
         for effect in halt(lane, "internal", line, lane.position, lane.position):
             self._perform[type(effect)](hosted, effect)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._tasks.start(work)
+    def _begin(self, hosted: HostedLane, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine for a lane. If it fails, the lane would wait for its answer forever, so the lane halts."""
+        self._tasks.start(work, lane=str(hosted.lane.id)).add_done_callback(partial(self._ended, hosted))
+
+    def _ended(self, hosted: HostedLane, work: asyncio.Task[None]) -> None:
+        if not work.cancelled() and work.exception() is not None and self._lanes.get(hosted.lane.id) is hosted:
+            self._halt(hosted)
 
     def _record(self, hosted: HostedLane) -> LaneState | None:
         return self._store.state.lanes.get(hosted.lane.id)
@@ -314,12 +319,13 @@ class LaneHost:
             found = await self._source_stretches.parting(hosted.source, effect.position, effect.epoch)
             return DivergenceAnswer(effect.question, 0, *found)
 
-        self._begin(read_and_tell(hosted, effect.question, read, partial(DivergenceAnswer, effect.question)))
+        self._begin(hosted, read_and_tell(hosted, effect.question, read, partial(DivergenceAnswer, effect.question)))
 
     def _ask_start(self, hosted: HostedLane, effect: AskStart) -> None:
         names = (hosted.source.topic, hosted.target.topic)
         ledger = self._former.of(self._store.state).before(hosted.assignment.key, *names)
-        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, ledger))
+        find = self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, ledger)
+        self._begin(hosted, find)
 
     # target
 
@@ -356,14 +362,14 @@ class LaneHost:
         failed = partial(
             ScanAnswer, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=()
         )
-        self._begin(read_and_tell(hosted, effect.question, run, failed))
+        self._begin(hosted, read_and_tell(hosted, effect.question, run, failed))
 
     def _check(self, hosted: HostedLane, effect: AskCheck) -> None:
         sides = (self._source_stretches, hosted.source), (self._target_stretches, hosted.target)
         record, changing = hosted.record, self._shaping.changing(hosted.source.topic)
         run = partial(check, *sides, (self._source_asks, self._target_asks), record, effect, changing)
         failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
-        self._begin(read_and_tell(hosted, effect.question, run, failed))
+        self._begin(hosted, read_and_tell(hosted, effect.question, run, failed))
 
     def _relocate(self, hosted: HostedLane, effect: AskRebuild) -> None:
         record = hosted.record
@@ -377,7 +383,7 @@ class LaneHost:
         if policies and self._shaping.changing(hosted.source.topic) is not None:
             run = partial(search.leave_open, record, effect, compacts)
         failed = partial(RebuildAnswer, effect.question, own=(), located=None)
-        self._begin(read_and_tell(hosted, effect.question, run, failed))
+        self._begin(hosted, read_and_tell(hosted, effect.question, run, failed))
 
     def _look_for_moves(self) -> None:
         for hosted in list(self._lanes.values()):
@@ -404,7 +410,7 @@ class LaneHost:
                 hosted.ledger_trouble = ""
                 hosted.tell(Bound(effect.tag, bound, self._record(hosted)))
 
-        self._begin(append())
+        self._begin(hosted, append())
 
     def _folded(self, _offset: int, entry: Entry, bound: FactBindings) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
@@ -419,20 +425,18 @@ class LaneHost:
 
     def _save_unsaved(self) -> None:
         hosted, self._unsaved = self._unsaved, set()
-        self._begin(self._save(hosted))
+        self._tasks.start(self._save(hosted))
 
     def _look_round(self) -> None:
-        """Save the progress of lanes that have advanced, look for transactions on the source that do not end, and ask
-        for the log ends of source partitions that are not being fetched."""
+        """Save progress, look for source transactions that do not end, and ask for log ends that no fetch returns."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._open.look(self._lanes.values())
         self._former.forget()
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
         if moved:
-            self._begin(self._save(moved))
+            self._tasks.start(self._save(moved))
         for hosted in self._lanes.values():
-            # While a lane is copying, only the answers to its own fetches count. An end that is requested separately
-            # may be older.
+            # While a lane is copying, only the answers to its own fetches count. Other answers may be older.
             if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.origin.doubt is not None):
                 self._source.ask_end(hosted.tap)
 
@@ -474,7 +478,7 @@ class LaneHost:
         word = progress_record(hosted.lane, self._setup.lease_epoch, self._clock.wall_ms()) if effect.clean else None
         if not hosted.left.done():
             hosted.left.set_result(NOT_LEFT if word is None else Parting(clean=True, word=word))
-        last = self._begin(self._save([hosted]))
+        last = self._tasks.start(self._save([hosted]))
         self._last_saves.add(last)
         last.add_done_callback(self._last_saves.discard)
 

@@ -5,6 +5,7 @@ import gc
 import socket
 import time
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import psutil
 import structlog
@@ -71,9 +72,9 @@ class Replicator(LeasedWorker):
         self._expiry_known = self._tasks.start(expiry.until_known())
         await self._join(setup.lease_epoch)
         self._host = LaneHost(setup, self._clock, self._store, self._may_write, source, target)
-        follow = expiry.follow(self._host.expect_expiry)
-        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host), follow):
-            self._tasks.start(work)
+        follow, share = partial(expiry.follow, self._host.expect_expiry), partial(self._share_rate, self._host)
+        for work in (self._watch_lease, self._beat, share, follow):
+            self._tasks.keep(work)
 
     def _views(self) -> tuple[ClusterView, ClusterView]:
         """Create the metadata views of the source cluster and the target cluster, and start keeping them up to date."""

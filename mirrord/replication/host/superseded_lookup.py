@@ -18,8 +18,8 @@ from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.errors import PolicyFault, PolicyUnusable
 from mirrord.model.intervals import Interval
-from mirrord.replication.host.cleanup_policy import Begin, CleanupPolicies
-from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.cleanup_policy import CleanupPolicies
+from mirrord.replication.host.hosted_lane import Begin, HostedLane
 from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
@@ -113,7 +113,7 @@ class Lookups:
             *sides, asks, hosted.record, rules, is_open=lambda question: question in lane.questions
         )
         failed = partial(SupersededAnswer, effect.question)
-        self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
+        self._begin(hosted, read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
 
 
 class SupersededLookup:

@@ -2,8 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -13,7 +12,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault
-from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.hosted_lane import Begin, HostedLane
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAnswer
 from mirrord.topics.config_sync import SettingsSync
@@ -58,9 +57,7 @@ class TargetConfigs:
     """Answers the requests of lanes for the configs of target topics. The connections are opened when the first record
     is refused."""
 
-    def __init__(
-        self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
-    ) -> None:
+    def __init__(self, setup: FlowSetup, store: LedgerStore, begin: Begin) -> None:
         """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""
         self._begin = begin
         self._source: UpkeepAdmin = KafkaUpkeepAdmin(setup.source, setup.request_timeout_s)
@@ -71,7 +68,7 @@ class TargetConfigs:
 
     def ask(self, hosted: HostedLane, effect: AskConfigs) -> None:
         """Answer a lane's request for the configs of its target topic."""
-        self._begin(self._answer(hosted, effect))
+        self._begin(hosted, self._answer(hosted, effect))
 
     async def close(self) -> None:
         """Close the connections to both clusters."""

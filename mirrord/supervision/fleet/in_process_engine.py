@@ -15,6 +15,7 @@ from mirrord.model.names import LaneId
 from mirrord.replication.host.replicator import Replicator
 from mirrord.replication.lane.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.runtime.build_info import program
+from mirrord.runtime.tasks import keep_running, report_failure
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 
@@ -49,6 +50,7 @@ class ProcessEngine:
             raise
         task = self._running[name] = _Task(name, setup, replicator, self._running)
         task.watch = asyncio.create_task(task.end_when_lost(on_death))
+        task.watch.add_done_callback(report_failure("replicator_not_closed", replicator=name))
         return task
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
@@ -101,10 +103,12 @@ class _Task:
     async def end_when_lost(self, on_death: Callable[[], None]) -> None:
         """Wait until the replicator's lease is lost, close the replicator, and call `on_death`. A replicator whose
         lease has been lost must never write again."""
-        await self._replicator.until_lost()
+        await keep_running(self._replicator.until_lost, "replicator_watch_failed", replicator=self.name)
         if self._running.pop(self.name, None) is not None:
-            await self._replicator.close(0)
-            on_death()
+            try:
+                await self._replicator.close(0)
+            finally:
+                on_death()
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
         """Announce lanes that the replicator may get."""

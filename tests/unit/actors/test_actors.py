@@ -40,17 +40,42 @@ async def test_a_supervisor_that_cannot_end_what_was_left_says_so_and_tries_agai
         async def start(self) -> str:
             return "http://127.0.0.1:1"
 
-        async def wait(self) -> None:
-            raise Ended
-
     monkeypatch.setattr(supervisor, "PAUSE_S", 0.0)
     actor = SupervisorActor.__new__(SupervisorActor)
     actor._engine, actor._supervisor = as_any(Engine()), as_any(Daemon())
     actor._config = as_any(type("Config", (), {"flows": [type("Flow", (), {"name": "eu-us"})]}))
     actor._address, actor._fault = "", ""
-    with pytest.raises(Ended):
-        await actor._run()
+    await actor._start()
     assert await actor.address() == "http://127.0.0.1:1"
+
+
+async def test_a_supervisor_that_fails_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Daemon:
+        async def wait(self) -> None:
+            raise KeyError("x")
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    monkeypatch.setattr(supervisor.os, "_exit", end)
+    actor = SupervisorActor.__new__(SupervisorActor)
+    actor._supervisor, actor._daemon, actor._address = as_any(Daemon()), "d", "http://127.0.0.1:1"
+    with pytest.raises(Ended, match="1"):
+        await actor._run()
+
+
+async def test_a_process_whose_watch_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could no longer notice that its lease is lost."""
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    async def lost() -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(handles.os, "_exit", end)
+    with pytest.raises(Ended, match="1"):
+        await handles.end_when(lost(), "r1")
 
 
 async def test_a_replicator_without_its_node_ends_though_it_cannot_close(monkeypatch: pytest.MonkeyPatch) -> None:

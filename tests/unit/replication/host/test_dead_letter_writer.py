@@ -1,6 +1,7 @@
 """The answer to a lane about the record that it wants to be parked."""
 
 import asyncio
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import NotParked
 from mirrord.replication.host import dead_letter_writer
 from mirrord.replication.host.dead_letter_writer import AT_ONCE, DeadLetterWriter
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
 
 
@@ -59,7 +61,11 @@ async def _asked(letters: object, count: int, monkeypatch: pytest.MonkeyPatch) -
     lane = SimpleNamespace(source_topic="orders", partition=3, id=LaneId("lane"))
     hosted = cast(Any, SimpleNamespace(lane=lane, tell=answers.append))
     async with asyncio.TaskGroup() as tasks:
-        one = DeadLetterWriter(setup, tasks.create_task)
+
+        def begin(_: HostedLane, work: Coroutine[Any, Any, None]) -> None:
+            tasks.create_task(work)
+
+        one = DeadLetterWriter(setup, begin)
         for _ in range(count):
             one.ask(hosted, Park(7, 9, b"batch", 30))
     return answers
