@@ -53,13 +53,15 @@ class CopiedPosition(NamedTuple):
     target_offset: int
     """The target offset after the last record whose ordinal is lower than `ordinal`."""
     source_offset: int
-    """The source offset that the lane copies next. It is used only for display. It may be ahead of `ordinal`, because
-    the records before it may not have been acknowledged yet."""
+    """The source offset that the lane reads next."""
+    settled: bool = True
+    """Whether the lane has finished with all source offsets below `source_offset`. Otherwise, some of these records may
+    not have been acknowledged yet, and their ordinals are `ordinal` or higher."""
 
     @staticmethod
     def by(progress: Progress) -> "CopiedPosition":
         """Create the position from the lane's progress record."""
-        return CopiedPosition(progress.ordinal, progress.target_offset, progress.source_offset)
+        return CopiedPosition(progress.ordinal, progress.target_offset, progress.source_offset, progress.settled)
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -83,8 +85,8 @@ class Translation(msgspec.Struct, frozen=True):
     - For "unknown", it is a readable sentence.
     """
     ahead: int = 0
-    """The number of source offsets below the requested one that the lane has not read yet. It is set only for "at_end",
-    and only when a source offset is translated into a target offset."""
+    """The number of source offsets below the requested one that the lane has not finished with. It is set only for
+    "at_end", and only when a source offset is translated into a target offset."""
 
 
 class _Stretch(NamedTuple):
@@ -138,8 +140,16 @@ class LaneMap:
                 return Translation(offset, "before_map", None, reason="inherited")
             return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
         if first < 0:
-            return Translation(offset, "at_end", there, ahead=max(0, offset - copied.source_offset))
+            return Translation(offset, "at_end", there, ahead=max(0, offset - self._finished(copied)))
         return Translation(offset, "not_copied", there, reason=self._verdict(offset))
+
+    def _finished(self, copied: CopiedPosition) -> int:
+        """Return the source offset below which the lane has finished with everything."""
+        if copied.settled:
+            return copied.source_offset
+        # The first record that may not have been acknowledged has the first ordinal that does not count as copied.
+        pending = self._source.offset_of(copied.ordinal)
+        return copied.source_offset if pending is None else min(pending, copied.source_offset)
 
     def _find(self, offset: int, end: int) -> tuple[int, int, bool]:
         """Look up a source offset among the ordinals below `end`. Return three values:

@@ -25,6 +25,7 @@ from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.tasks import run_together
 from mirrord.topics.discovery import Discovered
 from policies.flow_policies import naming_of
 from policies.mm2_names import HEARTBEATS
@@ -116,13 +117,15 @@ class Mm2Upkeep:
             work.append(self._keep("checkpoints", self._checkpoints.run))
         if (syncs := self._syncs) is not None:
             work.append(self._keep("offset syncs", lambda: syncs.run(ledger)))
-        await asyncio.gather(*work)
+        await run_together(*work)
 
     async def _keep(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        pause_s = 0.0
         while True:
             try:
+                await asyncio.sleep(pause_s)
                 await work()
             except Exception as error:
                 log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
                 self._failed[what] = f"{what} are not written: {internal_error(error)}"
-            await asyncio.sleep(AGAIN_S)
+            pause_s = AGAIN_S

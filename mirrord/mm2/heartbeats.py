@@ -17,7 +17,7 @@ from mirrord.model.names import Alias
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.current_failures import Troubles
-from mirrord.runtime.tasks import keep_running
+from mirrord.runtime.tasks import keep_running, run_together
 from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0
@@ -82,7 +82,7 @@ class Heartbeats:
             # The heartbeats that are written to the source contain the cluster names in the opposite order, like those
             # of MirrorMaker 2's connector for the opposite direction.
             writers.append((flow.source, flow.target, flow.source))
-        await asyncio.gather(*(self._write(*each) for each in writers), self._follow())
+        await run_together(*(self._write(*each) for each in writers), self._follow())
 
     async def _write(self, cluster: Alias, source: Alias, target: Alias) -> None:
         topic = Mm2Topic(HEARTBEATS, self._clusters[cluster], self._timeout_s)

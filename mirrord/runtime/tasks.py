@@ -52,6 +52,19 @@ async def keep_running(work: Callable[[], Coroutine[Any, Any, None]], event: str
             return
 
 
+async def run_together(*works: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines side by side until all have ended. If one of them fails, or this call is cancelled, cancel the
+    others, wait for their end, and raise the error. `asyncio.gather` would leave the others running, and nobody would
+    notice their end any more."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class BackgroundTasks:
     """The running background tasks of one owner.
 

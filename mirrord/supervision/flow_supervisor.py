@@ -112,7 +112,7 @@ class FlowSupervisor:
             stopping = asyncio.create_task(self._stopping.wait())
             try:
                 await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
+            except BaseException:
                 attempt.cancel()
                 raise
             finally:

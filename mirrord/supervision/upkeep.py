@@ -21,6 +21,7 @@ from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import TopicId
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.tasks import run_together
 from mirrord.supervision.internal_topic_sync import OwnSettings
 from mirrord.supervision.unreadable_policies import UnreadablePolicies
 from mirrord.topics.acl_sync import AclSync
@@ -81,7 +82,7 @@ class Upkeep:
         self._discovered = None
         self._faults.clear()
         mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
-        await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
+        await run_together(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
 
     async def close(self) -> None:
         """Close the connections to the source cluster and the target cluster."""

@@ -20,6 +20,7 @@ from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, decode, enc
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
+from mirrord.runtime.tasks import keep_running
 
 REFRESH_S = 60.0
 """Longest time between two refreshes of a view, in seconds. Most changes in the cluster are noticed sooner, because
@@ -100,7 +101,7 @@ class ClusterView:
             host, _, port = address.rpartition(":")
             self._bootstrap.append(Link(partial(self._open, host.strip("[]"), int(port))))
         self._wanted.set()
-        self._task = self._loop.create_task(self._run())
+        self._task = self._loop.create_task(keep_running(self._run, "cluster_not_followed", cluster=self.alias))
 
     async def close(self) -> None:
         """Stop the task that refreshes the metadata, and close all connections that this view has opened."""

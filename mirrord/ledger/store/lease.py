@@ -39,6 +39,7 @@ from mirrord.ledger.store.process_identity import is_dead
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError, internal_error
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.tasks import keep_running
 
 RENEWALS_PER_TTL = 3
 NEVER = float("-inf")
@@ -255,7 +256,7 @@ class LeaseKeeper:
     def _start(self) -> None:
         self._check_lost(self._store.state)
         if not self.lost.is_set():
-            self._task = asyncio.create_task(self._keep())
+            self._task = asyncio.create_task(keep_running(self._keep, "lease_not_renewed"))
 
     async def _stop(self) -> None:
         self.valid_until = NEVER

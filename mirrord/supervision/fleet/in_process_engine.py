@@ -2,7 +2,7 @@
 small machines and deployments without Ray."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -49,13 +49,12 @@ class ProcessEngine:
             await replicator.close(0)
             raise
         task = self._running[name] = _Task(name, setup, replicator, self._running)
-        task.watch = asyncio.create_task(task.end_when_lost(on_death))
-        task.watch.add_done_callback(report_failure("replicator_not_closed", replicator=name))
+        task.watch = _watched(task.end_when_lost(on_death), name)
         return task
 
-    async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Start a group follower on this event loop. The follower ends with this process. Raises EnvironmentFault if
-        the follower does not start."""
+    async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":
+        """Start a group follower on this event loop. The follower ends with this process, or when its lease is lost.
+        Raises EnvironmentFault if the follower does not start."""
         sync = GroupSync(name, setup, self._topics(setup))
         try:
             await sync.open()
@@ -63,6 +62,7 @@ class ProcessEngine:
             await sync.close()
             raise
         groups = self._groups[name] = _Groups(name, sync, self._groups)
+        groups.watch = _watched(groups.end_when_lost(on_death), name)
         return groups
 
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
@@ -90,6 +90,12 @@ class ProcessEngine:
             await task.kill()
 
 
+def _watched(watch: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+    task = asyncio.create_task(watch)
+    task.add_done_callback(report_failure("worker_not_closed", worker=name))
+    return task
+
+
 class _Task:
     """The `ReplicatorHandle` of a replicator on this event loop."""
 
@@ -103,7 +109,7 @@ class _Task:
     async def end_when_lost(self, on_death: Callable[[], None]) -> None:
         """Wait until the replicator's lease is lost, close the replicator, and call `on_death`. A replicator whose
         lease has been lost must never write again."""
-        await keep_running(self._replicator.until_lost, "replicator_watch_failed", replicator=self.name)
+        await keep_running(self._replicator.until_lost, "worker_watch_failed", worker=self.name)
         if self._running.pop(self.name, None) is not None:
             try:
                 await self._replicator.close(0)
@@ -171,8 +177,19 @@ class _Groups:
 
     def __init__(self, name: str, sync: GroupSync, running: dict[str, "_Groups"]) -> None:
         self.name = name
+        self.watch: asyncio.Task[None] | None = None
         self._sync = sync
         self._running = running
+
+    async def end_when_lost(self, on_death: Callable[[], None]) -> None:
+        """Wait until the follower's lease is lost, close the follower, and call `on_death`. A follower whose lease has
+        been lost must never commit again."""
+        await keep_running(self._sync.until_lost, "worker_watch_failed", worker=self.name)
+        if self._running.pop(self.name, None) is not None:
+            try:
+                await self._sync.close()
+            finally:
+                on_death()
 
     async def news(self) -> GroupsNews:
         """Return the translated positions of consumer groups that have changed since the last call."""
@@ -194,6 +211,8 @@ class _Groups:
     async def kill(self) -> None:
         """End the group follower."""
         if self._running.pop(self.name, None) is not None:
+            if self.watch is not None:
+                self.watch.cancel()
             await self._sync.close()
 
     def _check(self) -> None:

@@ -21,6 +21,7 @@ from mirrord.model.errors import internal_error
 from mirrord.model.jobs import Job
 from mirrord.model.status import JobStatus
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.tasks import run_together
 from mirrord.runtime.wait import wait_for
 from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
@@ -65,13 +66,9 @@ class Schedule:
 
     async def keep(self) -> None:
         """Run each job whenever it is due. When this call is cancelled, end the running jobs."""
-        tasks = [asyncio.create_task(self._keep(job)) for job in JOBS]
         try:
-            await asyncio.gather(*tasks)
+            await run_together(*(self._keep(job) for job in JOBS))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._due_ms.clear()
 
     def status(self, states: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:

@@ -47,7 +47,7 @@ def ledger(*facts: AnyFact) -> FlowState:
 
 
 def copied(ordinal: int, target_offset: int, source_offset: int = 100) -> dict[LaneId, Progress]:
-    mark = Progress(LANE, 1, 1, ordinal, target_offset, 0, source_offset, 0, 0, 0, protected=True, state="copying")
+    mark = Progress(LANE, 1, 1, ordinal, target_offset, 0, source_offset, 0, 0, 0, True, "copying", settled=True)
     return {LANE: mark}
 
 

@@ -22,12 +22,15 @@ ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 21 + "A")
 KEY = LaneKey(ID, 0, OTHER_ID)
 
 
-def atlas(copied: int, end: int | None = None) -> Atlas:
-    """Source offset o of orders-0 is at o + 5; this many are copied."""
+def atlas(copied: int, end: int | None = None, in_flight: int = 0) -> Atlas:
+    """Source offset o of orders-0 is at o + 5; this many are copied, and further ones are sent but not acknowledged."""
     lane = LaneState(KEY, "orders", "eu.orders", 1, 0, "", "sequence", grant=1)
     lane.source_runs.add(0, 0)
     lane.target_runs.add(0, 5)
-    mark = Progress(KEY.id, 1, 1, copied, copied + 5, 0, copied, copied, 0, 0, True, "copying")
+    position = copied + in_flight
+    mark = Progress(
+        KEY.id, 1, 1, copied, copied + 5, 0, position, position, 0, 0, True, "copying", settled=in_flight == 0
+    )
     return Atlas({("orders", 0): lane}, {KEY.id: mark}, {} if end is None else {KEY.id: end})
 
 
@@ -63,6 +66,7 @@ class FakeTarget:
 class World:
     def __init__(self, copied: int = 100, mode: GroupsMode = "follow") -> None:
         self.copied = copied
+        self.in_flight = 0
         self.end: int | None = None
         """The target's end, if it was requested."""
         self.target = FakeTarget()
@@ -72,7 +76,7 @@ class World:
 
     async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         self.furthest = furthest
-        return atlas(self.copied, self.end)
+        return atlas(self.copied, self.end, self.in_flight)
 
     def commit(self, group: str, offset: int | None, topic: str = "orders", topic_id: str | None = None) -> None:
         value = None if offset is None else OffsetValue(offset, 2, "note", 1_000, topic_id)
@@ -81,6 +85,21 @@ class World:
 
     def status(self, group: str, topic: str = "orders") -> GroupStatus:
         return self.rounds.statuses[group][topic, 0]
+
+
+async def test_a_position_beyond_records_in_flight_waits_for_them() -> None:
+    """The lane has read these records, and its target log does not hold them yet."""
+    world = World(copied=40)
+    world.in_flight = 10
+    world.commit("readers", 50)
+    await world.rounds.round()
+    assert world.target.groups["readers"]["eu.orders", 0].offset == 45
+    assert world.status("readers").state == "waits"
+    world.copied, world.in_flight = 50, 0
+    world.rounds.want_waiting()
+    await world.rounds.round()
+    assert world.target.groups["readers"]["eu.orders", 0].offset == 55
+    assert world.status("readers").state == "in step"
 
 
 async def test_many_groups_share_a_round() -> None:
