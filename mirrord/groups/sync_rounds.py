@@ -74,6 +74,8 @@ class GroupRounds:
         self._back = back
         self._due: set[str] = set()
         self._waiting: set[str] = set()
+        self._has_progressed = False
+        """Whether records have been copied since the current round began. The round may have seen the state before."""
         self._members: dict[str, ListedGroup] = {}
         """The groups on the target for which nothing may be committed: groups with members, and share groups."""
 
@@ -118,6 +120,7 @@ class GroupRounds:
     def want_waiting(self) -> None:
         """Register the groups that are waiting for records to be copied, to be examined by the next call to `round`.
         Must be called after records have been copied."""
+        self._has_progressed = True
         self._due |= self._waiting
         if self._back is not None:
             self._due |= self._back.waiting
@@ -138,6 +141,7 @@ class GroupRounds:
         Raises EnvironmentFault or WireError. After any error, the same groups are still due.
         """
         groups, self._due = self._due, set()
+        self._has_progressed = False
         try:
             atlas, planned = await self._plan(groups)
             if (planned or (self._back is not None and self._back.has_writes)) and not self._may_write():
@@ -150,6 +154,8 @@ class GroupRounds:
         except BaseException:
             self._due |= groups
             raise
+        if self._has_progressed:
+            self.want_waiting()
 
     def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
         """Record that mirrord has committed the offset `source` on the source. `target` is the matching position on the

@@ -87,6 +87,28 @@ class World:
         return self.rounds.statuses[group][topic, 0]
 
 
+async def test_records_that_are_copied_during_a_round_are_not_missed() -> None:
+    """The round translates with an older state, and no further record about the lane's progress may follow."""
+    world = World(copied=40)
+    world.commit("readers", 50)
+    chart = world._chart  # pyright: ignore[reportPrivateUsage]
+
+    async def older(furthest: Mapping[TopicAndPartition, int]) -> Atlas:
+        found = await chart(furthest)
+        if world.copied == 40:
+            world.copied = 50
+            world.rounds.want_waiting()
+        return found
+
+    world.rounds._chart = older  # pyright: ignore[reportPrivateUsage]
+    await world.rounds.round()
+    assert world.status("readers").state == "waits"
+    assert world.rounds.due
+    await world.rounds.round()
+    assert world.target.groups["readers"]["eu.orders", 0].offset == 55
+    assert not world.rounds.due
+
+
 async def test_a_position_beyond_records_in_flight_waits_for_them() -> None:
     """The lane has read these records, and its target log does not hold them yet."""
     world = World(copied=40)
