@@ -164,6 +164,9 @@ def unreadable_gap(story: "Story") -> Script:
         return
     host = requests[0].host
     lane = host.lane
+    epoch = lane.seen.before(lane.position)
+    if epoch >= 0 and epoch != world.source.epoch_of(lane.position - 1):
+        return  # the source has lost records that the lane has read, and the lane must read the target for that
     world.note("trap: the target cannot be read")
     target.unreadable = True
     for each in requests:
