@@ -31,12 +31,6 @@ from tests.sim.epoch_contract import EpochContract
 
 
 @pytest.fixture(scope="module")
-def lab_ticking() -> Generator[Cluster]:
-    with Cluster(LabOptions(properties={"producer.id.expiration.check.interval.ms": "1000"})) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def lab_two() -> Generator[Cluster]:
     # The controller must not miss a suspended broker before a test has looked at what happens.
     with Cluster(LabOptions(brokers=2, properties={"broker.session.timeout.ms": "9000"})) as cluster:

@@ -17,12 +17,6 @@ from tests.sim.transaction_contract import IdleContract, TransactionContract, Tr
 
 
 @pytest.fixture(scope="module")
-def lab_ticking() -> Generator[Cluster]:
-    with Cluster(LabOptions(properties={"producer.id.expiration.check.interval.ms": "1000"})) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def lab_two() -> Generator[Cluster]:
     with Cluster(LabOptions(brokers=2)) as cluster:
         yield cluster
