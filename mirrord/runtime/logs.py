@@ -23,9 +23,13 @@ from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 from mirrord.config.security import Secret, names_secret
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.known_secrets import MASK, mask
+from mirrord.model.shown_text import printable
 
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+"""Logs name topics, groups, clients and hosts, so other users of the machine cannot read them."""
 PROCESSES = 1_000
 """Maximum number of processes that may write logs with the same name to the same directory."""
 _RAISED = "exc_info"
@@ -51,9 +55,9 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     folder = Path(directory) if directory else default_directory()
     path = folder / f"{name}.log"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         path = _own(folder, name)
-        file = logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
+        file = _LogFile(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
     except OSError as error:
         raise EnvironmentFault(f"the log file {path} cannot be written: {error.strerror}; set [logs] dir") from None
     file.setFormatter(_formatter(_json()))
@@ -85,6 +89,16 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     return path
 
 
+class _LogFile(logging.handlers.RotatingFileHandler):
+    """A log file that is rotated. A file that it creates has `FILE_MODE`, whatever the umask allows beyond that."""
+
+    def _open(self) -> io.TextIOWrapper:
+        def create(path: str, flags: int) -> int:
+            return os.open(path, flags, FILE_MODE)
+
+        return cast(io.TextIOWrapper, open(self.baseFilename, self.mode, encoding=self.encoding, opener=create))
+
+
 def _own(folder: Path, name: str) -> Path:
     """Return the path of the first log file with this name that no other running process uses, and lock the file. The
     lock is released when this process exits."""
@@ -92,7 +106,7 @@ def _own(folder: Path, name: str) -> Path:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
         path = folder / (f"{name}.log" if number == 1 else f"{name}-{number}.log")
-        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -187,4 +201,10 @@ def _json() -> list[Processor]:
 def _console() -> list[Processor]:
     # structlog's default would show the local variables in each frame of a traceback. The variables may contain
     # passwords.
-    return [structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
+    return [_clean, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
+
+
+def _clean(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - for structlog
+    """Replace control characters, which could change what a terminal shows. Names come from other clients. JSON escapes
+    these characters."""
+    return {key: printable(value, len(value)) if isinstance(value, str) else value for key, value in event.items()}

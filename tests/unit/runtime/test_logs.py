@@ -183,3 +183,25 @@ def test_two_processes_of_one_name_write_two_files(tmp_path: Path) -> None:
     assert logs.set_up(str(tmp_path), "daemon", on_stderr=False) == tmp_path / "daemon-2.log"
     os.close(other)
     assert logs.set_up(str(tmp_path), "daemon", on_stderr=False) == tmp_path / "daemon.log"
+
+
+def test_other_users_cannot_read_the_logs(tmp_path: Path) -> None:
+    former = os.umask(0)
+    try:
+        path = logs.set_up(str(tmp_path / "deep"), "daemon", on_stderr=False)
+        structlog.get_logger().info("begun")
+    finally:
+        os.umask(former)
+    assert [each.stat().st_mode & 0o777 for each in (path.parent, path, path.with_suffix(".lock"))] == [
+        0o750,
+        0o640,
+        0o640,
+    ]
+
+
+def test_names_cannot_change_what_a_terminal_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.plain()
+    structlog.get_logger().warning("groups_not_followed", group="a\x1b]0;title\x07b\nc", count=3)
+    shown = capsys.readouterr().out
+    assert "a?]0;title?b?c" in shown
+    assert shown.count("\n") == 1
