@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from mirrord.config.fault_text import shown
+from mirrord.config.regex_cost import TooSlow, check_cost, longest_fast
 from mirrord.model.names import Alias
 from policies.contracts import Record
 
@@ -31,15 +32,20 @@ class Keys:
 
     def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
         """`match` and `exclude` are regular expressions for the key's bytes. A record without a key is treated like a
-        record with an empty key. Raises ValueError if a setting is invalid."""
+        record with an empty key. Raises ValueError if a setting is invalid, or if an expression could take too long
+        for a short key."""
         if match is None and exclude == "":
             raise ValueError("it excludes nothing without a setting; allowed: match, exclude, or both")
         self._match = _key_pattern("match", ".*" if match is None else match)
         self._exclude = _key_pattern("exclude", exclude) if exclude != "" else None
+        self._longest = min(longest_fast(each) for each in (match or "", exclude))
 
     def keeps(self, record: Record) -> bool:
-        """Return whether the record's key matches `match` and does not match `exclude`."""
+        """Return whether the record's key matches `match` and does not match `exclude`. Raises ValueError if an
+        expression could take too long for a key of this length: clients of the source choose the keys."""
         key = record.key or b""
+        if len(key) > self._longest:
+            raise ValueError(f"the regular expression could take too long for a key of {len(key)} bytes")
         return self._match.fullmatch(key) is not None and not (self._exclude and self._exclude.fullmatch(key))
 
 
@@ -63,9 +69,14 @@ def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
     if not isinstance(found, str):
         raise ValueError(f"{setting}: found {shown(found)}; allowed: a regular expression over the whole key")
     try:
-        return re.compile(found.encode(), re.DOTALL)
+        pattern = re.compile(found.encode(), re.DOTALL)
     except re.error as error:
         raise ValueError(f"{setting}: {shown(found)} is not a regular expression: {error}") from None
+    try:
+        check_cost(found)
+    except TooSlow as error:
+        raise ValueError(f"{setting}: {shown(found)} could take very long for some keys; allowed: {error}") from None
+    return pattern
 
 
 def _header_names(setting: str, found: object) -> frozenset[str]:

@@ -5,6 +5,7 @@ import os
 import re
 
 from mirrord.config.jobs import MASTER_RULE, SUBMITTED, SparkSettings, check_master
+from mirrord.config.value_parsers import regex
 from mirrord.model.errors import ConfigError
 
 _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
@@ -25,12 +26,12 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if a pattern in `--topics` is not a valid regex."""
+    """Raise ConfigError if a pattern in `--topics` is not a valid regex, or could take too long for some names."""
     for pattern in arguments.topics:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f'--topics: "{pattern}" is not a regular expression: {error}') from None
+            regex(pattern)
+        except ValueError as error:
+            raise ConfigError(f'--topics: found "{pattern}"; allowed: {error}') from None
 
 
 def spark_settings(arguments: argparse.Namespace, configured: SparkSettings) -> SparkSettings:

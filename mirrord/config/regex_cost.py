@@ -20,6 +20,8 @@ LONGEST_NAME = 249
 MOST_WAYS = 5_000_000
 """Maximum number of ways to divide a name. Python's `re` takes less than 0.1 s to try them. A name of `LONGEST_NAME`
 letters allows three repetitions."""
+_ANY_LENGTH = 1 << 31
+"""No record is longer than this."""
 _FEW = 16
 """A repetition with at most this many rounds more than it needs counts as alternatives."""
 _ONE_LETTER = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN, ops.CATEGORY, ops.RANGE, ops.AT})
@@ -47,6 +49,17 @@ def check_cost(pattern: str, length: int = LONGEST_NAME) -> None:
     valid."""
     if _sequence(_parser.parse(pattern)).ways(length) > MOST_WAYS:
         raise TooSlow(MANY)
+
+
+def longest_fast(pattern: str) -> int:
+    """Return a length up to which the regular expression takes a short time for every text. It is at least half of the
+    highest such length, and 0 if the expression can take too long for any text. The expression must be valid."""
+    length = 1
+    if not is_fast(pattern, length):
+        return 0
+    while length < _ANY_LENGTH and is_fast(pattern, 2 * length):
+        length *= 2
+    return length
 
 
 def is_fast(pattern: str, length: int) -> bool:

@@ -56,7 +56,8 @@ RANGE = AuditRange(
     [
         (["--sample", "0"], "--sample: found 0; allowed: a share above 0 and up to 1"),
         (["--sample", "1.5"], "--sample: found 1.5; allowed: a share"),
-        (["--topics", "a("], '--topics: "a(" is not a regular expression'),
+        (["--topics", "a("], '--topics: found "a("; allowed: a regular expression'),
+        (["--topics", "(a+)+b"], '--topics: found "(a+)+b"; allowed: a regular expression'),
         (["--spark", "master=local"], '--spark: found "master=local"; allowed: a setting such as spark.master='),
         (["--since", "yesterday"], '--since: "yesterday" is neither a time nor a duration'),
         (["--out", "a", "--resume", "b"], "--out cannot be combined with --resume"),

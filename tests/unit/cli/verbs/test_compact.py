@@ -49,7 +49,8 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("options", "line"),
     [
         (["--least", "0"], "--least: found 0; allowed: a whole number from 1 on"),
-        (["--topics", "a("], '--topics: "a(" is not a regular expression'),
+        (["--topics", "a("], '--topics: found "a("; allowed: a regular expression'),
+        (["--topics", "(a+)+b"], '--topics: found "(a+)+b"; allowed: a regular expression'),
         (["--spark", "master=local"], '--spark: found "master=local"; allowed: a setting such as spark.master='),
         (["--spark", "spark.master=foo"], '--spark spark.master: found "foo"; allowed: such as local[2], spark://'),
         (["--flow", "eu-uss"], 'no flow "eu-uss" in the configuration'),
