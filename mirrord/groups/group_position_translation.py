@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation
+from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation, finished_below
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.archived_runs import ArchiveLost
 from mirrord.model.names import LaneId
@@ -67,7 +67,7 @@ def ahead_of(
             lane is not None
             and progress is not None
             and progress.protected
-            and offset > progress.source_offset
+            and offset > finished_below(lane, CopiedPosition.by(progress))
             and not lane.halted
         ):
             found.append(lane)

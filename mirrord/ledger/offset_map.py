@@ -64,6 +64,15 @@ class CopiedPosition(NamedTuple):
         return CopiedPosition(progress.ordinal, progress.target_offset, progress.source_offset, progress.settled)
 
 
+def finished_below(lane: LaneState, copied: CopiedPosition) -> int:
+    """Return the source offset below which the lane has finished with everything."""
+    if copied.settled:
+        return copied.source_offset
+    # The first record that may not have been acknowledged has the first ordinal that does not count as copied.
+    pending = lane.source_runs.offset_of(copied.ordinal)
+    return copied.source_offset if pending is None else min(pending, copied.source_offset)
+
+
 class Translation(msgspec.Struct, frozen=True):
     """The result of translating an offset in one log of a lane into an offset in the other log."""
 
@@ -140,16 +149,8 @@ class LaneMap:
                 return Translation(offset, "before_map", None, reason="inherited")
             return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
         if first < 0:
-            return Translation(offset, "at_end", there, ahead=max(0, offset - self._finished(copied)))
+            return Translation(offset, "at_end", there, ahead=max(0, offset - finished_below(self._lane, copied)))
         return Translation(offset, "not_copied", there, reason=self._verdict(offset))
-
-    def _finished(self, copied: CopiedPosition) -> int:
-        """Return the source offset below which the lane has finished with everything."""
-        if copied.settled:
-            return copied.source_offset
-        # The first record that may not have been acknowledged has the first ordinal that does not count as copied.
-        pending = self._source.offset_of(copied.ordinal)
-        return copied.source_offset if pending is None else min(pending, copied.source_offset)
 
     def _find(self, offset: int, end: int) -> tuple[int, int, bool]:
         """Look up a source offset among the ordinals below `end`. Return three values:

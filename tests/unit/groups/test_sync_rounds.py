@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
+import msgspec
 import pytest
 
 from mirrord.config.flow_features import GroupsConfig, GroupsMode
-from mirrord.groups.group_position_translation import Atlas
+from mirrord.groups.group_position_translation import Atlas, ahead_of
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
@@ -85,6 +86,16 @@ class World:
 
     def status(self, group: str, topic: str = "orders") -> GroupStatus:
         return self.rounds.statuses[group][topic, 0]
+
+
+def test_the_end_of_the_target_is_wanted_for_positions_beyond_unacknowledged_records() -> None:
+    lane = LaneState(KEY, "orders", "eu.orders", 1, 0, "", "sequence", grant=1)
+    lane.source_runs.add(0, 0)
+    mark = Progress(KEY.id, 1, 1, 40, 45, 0, 50, 50, 0, 0, True, "copying")
+    place = ("orders", 0)
+    for position, settled, expected in ((45, False, [lane]), (45, True, []), (55, True, [lane]), (40, False, [])):
+        progress = {KEY.id: msgspec.structs.replace(mark, settled=settled)}
+        assert ahead_of({place: lane}, progress, {place: position}) == expected
 
 
 async def test_records_that_are_copied_during_a_round_are_not_missed() -> None:
