@@ -18,7 +18,7 @@ from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic, ends, write
 
 RECORDS = 10
-SECONDS = 60.0
+SECONDS = 120.0
 MORE = """groups = { match = ["GROUP"], refresh = "300ms", reverse = true }
 heartbeats = { emit = "target", every = "500ms" }"""
 
