@@ -2,7 +2,8 @@
 
 Topics of which the source keeps every record are compared record by record. A record of a numbered topic may be missing
 only if the ledger names its source offset, or if its topic was deleted before it was copied. The ledger may not name a
-record that the target holds.
+record that the target holds. There is one exception: if the log cleaner of the source has removed a record that was in
+flight during a fault, it is not known which of several records the target holds, and the ledger says `compacted`.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from bench.faults.storm.load import DOOMED, KEYED
+from bench.faults.storm.load import COMPACT, DOOMED, KEYED
 from bench.faults.storm.numbered import Numbered
 from bench.faults.storm.watch import Place
 from bench.harness.daemon import target_name
@@ -64,6 +65,15 @@ class Account(NamedTuple):
     """The offsets of missing records and of those that the ledger names untruly."""
 
 
+class Cleaned(NamedTuple):
+    """What the log cleaners have left of a compacted topic. None: that log is not compacted."""
+
+    last: Collection[int] | None = None
+    """The last number of each key. The target may lack all others."""
+    left: Collection[int] | None = None
+    """The numbers that the source still has."""
+
+
 WRONG = ("missing", "doubled", "out_of_order", "foreign", "untrue")
 
 
@@ -87,15 +97,14 @@ def account(
     found: Sequence[int],
     named: Collection[Named],
     *,
-    last: Collection[int] | None = None,
+    cleaned: Cleaned = Cleaned(),
     deleted: bool = False,
     start: int = 0,
 ) -> Account:
     """Account for the records of one partition.
 
     `acknowledged` contains their numbers and offsets, `written` is how many numbers were used, and `found` contains the
-    numbers in the target. `last` contains the last number of each key if the target is compacted. `start` is where the
-    source's log began when the mirror did.
+    numbers in the target. `start` is where the source's log began when the mirror did.
     """
     offsets = dict(zip(*acknowledged, strict=True))
     counts = Counter(found)
@@ -115,7 +124,7 @@ def account(
             tally["named"] += 1
         elif offset < start:
             tally["before"] += 1
-        elif last is not None and number not in last:
+        elif cleaned.last is not None and number not in cleaned.last:
             tally["superseded"] += 1
         elif deleted and offset > furthest:
             tally["ended"] += 1
@@ -123,6 +132,10 @@ def account(
             missing.append(offset)
     tally["missing"] = len(missing)
     untrue = _covered((offsets[each] for each in counts if each in offsets), named, reasons - _HARMLESS)
+    if cleaned.left is not None:
+        standing = {offsets[each] for each in cleaned.left if each in offsets}
+        removed = _covered(untrue - standing, named, {"compacted"})
+        untrue -= removed - _covered(untrue, named, reasons - {*_HARMLESS, "compacted"})
     tally["untrue"] = len(untrue)
     tally["out_of_order"] = _out_of_order([offsets[number] for number in found if number in offsets])
     where = (("missing", missing), ("untrue", untrue))
@@ -193,14 +206,15 @@ def judge(
             verdict.where.append(f"{topic}-{partition}: the ledger names {untrue}")
     for topic in numbered.values():
         if topic.name not in exact:
-            _judge_numbered(topic, target, named, starts, verdict, deleted=topic.name not in standing)
+            sides = source, target
+            _judge_numbered(topic, sides, named, starts, verdict, deleted=topic.name not in standing)
     verdict.difference = +verdict.difference
     return verdict
 
 
 def _judge_numbered(
     topic: Numbered,
-    target: str,
+    sides: tuple[str, str],
     named: Mapping[Place, Sequence[Named]],
     starts: Mapping[Place, int],
     verdict: Verdict,
@@ -209,11 +223,14 @@ def _judge_numbered(
 ) -> None:
     for partition in range(topic.partitions):
         acknowledged = topic.acknowledged.get(partition, (array("q"), array("q")))
-        last = last_of_keys(topic, acknowledged) if topic.name == KEYED else None
-        found = read_numbers(target, target_name(topic.name), partition)
+        found = read_numbers(sides[1], target_name(topic.name), partition)
+        cleaned = Cleaned(
+            last_of_keys(topic, acknowledged) if topic.name == KEYED else None,
+            read_numbers(sides[0], topic.name, partition) if topic.settings == COMPACT else None,
+        )
         ranges = named.get((topic.name, partition), ())
         written, start = topic.written.get(partition, 0), starts.get((topic.name, partition), 0)
-        found_out = account(acknowledged, written, found, ranges, last=last, deleted=deleted, start=start)
+        found_out = account(acknowledged, written, found, ranges, cleaned=cleaned, deleted=deleted, start=start)
         verdict.partitions += 1
         verdict.records += len(acknowledged[0])
         wrong = {kind: count for kind in WRONG if (count := getattr(found_out, kind))}

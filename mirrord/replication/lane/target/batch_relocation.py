@@ -277,7 +277,7 @@ def locate(
     if ledger.is_filtered:
         offsets = _without_unknown(standing, found, ledger.opens)
     else:
-        offsets = _fill(source, standing, found, before, ledger.opens)
+        offsets = _fill(source, standing, found, before, ledger)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -338,8 +338,6 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
             here += step
     if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
         raise Unplaced(f"ordinals {batch.first} to {batch.last} are in a different order")
-    if any(content is None and offset is None for content, offset in zip(contents, found, strict=True)):
-        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     return found
 
 
@@ -387,30 +385,59 @@ def _fill(
     standing: Sequence[TargetBatch],
     found: Sequence[Sequence[int | None]],
     before: int,
-    opens: Callable[[int], bool],
+    ledger: LedgerAnswers,
 ) -> list[int | None]:
     """Assign offsets to the records that were removed from the source. There must be exactly as many free offsets as
-    records. If the offset of a record cannot be determined, the result contains None for it."""
+    records. If the offset of a record cannot be determined, the result contains None for it.
+
+    If the target's log cleaner has removed some of these records as well, neither log shows their order. They keep the
+    offsets that the ledger has for them (see `_named_between`)."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
+    removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
     batches = [number for number, batch in enumerate(found) for _ in batch]
+    anchored = {number for number, offset in zip(batches, flat, strict=True) if offset is not None}
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
     offsets: list[int | None] = []
     for (left, after), (right, following) in pairwise(edges):
-        if any(opens(ordinal) for ordinal in ordinals[left + 1 : right]):
-            offsets += [None] * (right - left - 1)
-        elif not removed.isdisjoint(ordinals[left + 1 : right]):
-            places = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
-            raise Unplaced(f"neither the source nor the target still holds all records of {places}")
-        elif right - left > 1:
+        gap = range(left + 1, right)
+        is_open = any(ledger.opens(ordinals[at]) for at in gap)
+        # If a record of the batch was found, the source may still have the removed one next to it. That record must not
+        # be copied again, so its offset must not stay open.
+        if any(removed[at] and (not is_open or batches[at] in anchored) for at in gap):
+            offsets += _named_between(source, ordinals[left + 1 : right], after, following, ledger)
+        elif is_open:
+            offsets += [None] * len(gap)
+        elif gap:
             within = (
                 left >= 0 and batches[left] == batches[right - 1],
                 right < len(flat) and batches[right] == batches[left + 1],
             )
-            offsets += source.places(right - left - 1, after, following, within, ordinals[left + 1])
+            offsets += source.places(len(gap), after, following, within, ordinals[left + 1])
         if right < len(flat):
             offsets.append(following)
+    return offsets
+
+
+def _named_between(
+    source: _Source, ordinals: Sequence[int], after: int, following: int, ledger: LedgerAnswers
+) -> list[int]:
+    """Return the source offsets to which the ledger maps these ordinals, whose records neither log holds any more.
+    `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
+    follows.
+
+    Raises `Unplaced` if more than one record may have been sent under one of the ordinals (`LedgerAnswers.opens`). Also
+    raises it if the offsets are not between those of the records around them, or if the source has a record or a batch
+    that is not copied at one of them: the ledger is then wrong about these ordinals.
+    """
+    named = [ledger.named(ordinal) for ordinal in ordinals]
+    offsets = [offset for offset in named if offset is not None]
+    edges = [after, *offsets, following if following >= 0 else source.searched.end]
+    is_ascending = all(offset < behind for offset, behind in pairwise(edges))
+    is_free = not any(source.has(offset) or _within(source.uncopied, offset) for offset in offsets)
+    is_known = len(offsets) == len(named) and not any(ledger.opens(ordinal) for ordinal in ordinals)
+    if not is_known or not is_ascending or not is_free:
+        raise Unplaced(f"the target no longer holds all records of ordinals {ordinals[0]} to {ordinals[-1]}")
     return offsets
 
 

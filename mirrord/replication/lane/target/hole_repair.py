@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, Verdict
-from mirrord.model.intervals import joined, uncovered
+from mirrord.model.intervals import joined, uncovered, within
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
@@ -64,7 +64,8 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 def _unknown(record: LaneRecord, runs: Sequence[Run]) -> tuple[Verdict, ...]:
     """Return verdicts on the source offsets of records that a rebuild could not determine (`HoleFound.is_open`), if the
     target log has lost these records and the plan does not contain their offsets. The runs of the plan supersede the
-    holes, and with them the verdicts that the ledger has on these offsets."""
+    holes, and with them the verdicts that the ledger has on these offsets. "compacted" is recorded again as far as the
+    ledger's state still has the range; it is "unexplained" otherwise."""
     first = runs[0].ordinal
     holes = [hole for hole in record.holes if hole.is_open and hole.last >= first]
     if not holes:
@@ -72,8 +73,13 @@ def _unknown(record: LaneRecord, runs: Sequence[Run]) -> tuple[Verdict, ...]:
     taken = [(run.offset, run.offset + behind.ordinal - run.ordinal) for run, behind in pairwise(runs)]
     taken += [(runs[-1].offset, NEVER), *HeldOffsets(record, first).within(0, NEVER)]
     pieces = (piece for hole in holes for piece in mapped(record, max(hole.first, first), hole.last))
-    parts = joined((offset, offset + length) for _, offset, length in pieces)
-    return tuple(Verdict(*each, "unexplained") for part in parts for each in uncovered(part, taken))
+    lacking = [
+        each for part in joined((at, at + length) for _, at, length in pieces) for each in uncovered(part, taken)
+    ]
+    cleaned = joined((each.start, each.end) for each in record.newest_verdicts if each.reason == "compacted")
+    found = [Verdict(*each, "compacted") for part in lacking for each in within(part, cleaned)]
+    found += [Verdict(*each, "unexplained") for part in lacking for each in uncovered(part, cleaned)]
+    return tuple(sorted(found, key=lambda each: each.start))
 
 
 def are_in_order(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> bool:

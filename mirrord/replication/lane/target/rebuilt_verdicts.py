@@ -26,8 +26,10 @@ def verdicts(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: L
     If an offset is in a source batch that is not copied, its verdict is the reason why the batch is not copied. At all
     other offsets, the source has no record. The verdict on such an offset is "expired" below the log start offset of
     the source. Above it, the verdict is "compacted" if the topic may have been compacted, and "unexplained" otherwise.
-    However, if the target has records whose source offsets could not be determined, all of these offsets are
-    "unexplained", because the records may be at any of them.
+
+    If the target has records whose source offsets could not be determined, these records may be at any of the offsets
+    without a record. The verdict on such an offset is then not "expired" but "unexplained", because the record may have
+    been copied. "compacted" holds in either case: the source has a newer record with the same key, so nothing is lost.
     """
     taken = joined([*located.missing, *covered_below(record, first), *placed(first, own, located)])
     left_out = _by_reason(located.left_out)
@@ -43,12 +45,9 @@ def verdicts(record: LaneRecord, first: int, own: Sequence[OwnBatch], located: L
 
 def _without_batch(start: int, end: int, located: Located) -> Iterator[Verdict]:
     """Yield the verdicts on source offsets that no source batch contains."""
-    if located.open:
-        yield Verdict(start, end, "unexplained")
-        return
     begin = min(max(start, located.source_start), end)
     if start < begin:
-        yield Verdict(start, begin, "expired")
+        yield Verdict(start, begin, "unexplained" if located.open else "expired")
     if begin < end:
         yield Verdict(begin, end, "compacted" if located.source_compacts else "unexplained")
 

@@ -9,7 +9,7 @@ import pytest
 from bench.faults.storm import leaders, network, watch
 from bench.faults.storm.clocks import Clock
 from bench.faults.storm.command import sizes
-from bench.faults.storm.judging import Account, Named, account, last_of_keys, named_in
+from bench.faults.storm.judging import Account, Cleaned, Named, account, last_of_keys, named_in
 from bench.faults.storm.kinds import FLAVORS, KINDS, NEED_OF_FLAVOR, Order, flavors, playable, unavailable
 from bench.faults.storm.load import NUMBERED, STREAMS
 from bench.faults.storm.numbered import Numbered
@@ -163,8 +163,16 @@ def test_the_last_record_of_a_key_stays() -> None:
     topic = Numbered("t", 1, {}, 1, keys=2)
     last = last_of_keys(topic, ACKNOWLEDGED)
     assert last == {4, 5}
-    assert arrived(ACKNOWLEDGED, 6, [3, 4, 5], [], last=last) == Account(copied=3, superseded=3)
-    assert arrived(ACKNOWLEDGED, 6, [3, 5], [], last=last) == Account(copied=2, superseded=3, missing=1)
+    assert arrived(ACKNOWLEDGED, 6, [3, 4, 5], [], cleaned=Cleaned(last)) == Account(copied=3, superseded=3)
+    assert arrived(ACKNOWLEDGED, 6, [3, 5], [], cleaned=Cleaned(last)) == Account(copied=2, superseded=3, missing=1)
+
+
+def test_the_ledger_may_name_a_copied_record_that_the_cleaner_of_the_source_removed() -> None:
+    named, numbers = [Named(11, 14, "compacted")], [0, 1, 2, 3, 4, 5]
+    assert arrived(ACKNOWLEDGED, 6, numbers, named).untrue == 3
+    assert arrived(ACKNOWLEDGED, 6, numbers, named, cleaned=Cleaned(left=[0, 3, 4, 5])).untrue == 1
+    named.append(Named(12, 13, "expired"))
+    assert arrived(ACKNOWLEDGED, 6, numbers, named, cleaned=Cleaned(left=[0, 3, 4, 5])).untrue == 2
 
 
 def test_the_ranges_of_the_ledger_by_partition() -> None:

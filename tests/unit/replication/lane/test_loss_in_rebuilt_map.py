@@ -121,7 +121,7 @@ def test_the_lane_halts_if_the_outcome_of_the_append_was_unknown(play: Play, is_
 
 
 def test_ordinals_whose_records_cannot_be_determined_are_a_loss(play: Play) -> None:
-    found = Located((Run(10, 10), Run(16, 16)), (), (), 18, open=((15, 16),))
+    found = Located((Run(10, 10), Run(16, 16)), (), (), 18, open=((15, 16),), source_compacts=False)
     (append,) = [each for each in located(play, found) if isinstance(each, Append)]
     assert any(isinstance(each, HoleFound) for each in append.facts)
     halted = append.facts[-1]

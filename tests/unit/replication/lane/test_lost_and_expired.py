@@ -3,7 +3,7 @@ again. The records after these get lower ordinals, and are looked up again if th
 
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.ledger.facts.core import HoleFound, MapRebuilt, Reason, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
@@ -99,11 +99,12 @@ def test_saved_positions_are_revoked_after_a_plan_that_changed_no_ordinal() -> N
     assert [(rewound.first, rewound.ordinal) for _, rewound in play.record.rewinds] == [(5, 5)]
 
 
-def test_a_plan_keeps_the_verdicts_on_records_that_are_unknown() -> None:
+@pytest.mark.parametrize("reason", ["unexplained", "compacted"])
+def test_a_plan_keeps_the_verdicts_on_records_that_are_unknown(reason: Reason) -> None:
     """FALSE COUNT. A rebuilt map does not know the records of ordinals 5 and 6, which the source has deleted. The
     target log loses them as well, and the plan to copy the lost records again supersedes the hole."""
     facts = HoleFound(LANE, 1, 5, 6, 7, 7), MapRebuilt(LANE, 1, 5, 6, 7), SourceRun(LANE, 1, (Run(7, 7),))
-    given = VerdictGiven(LANE, 1, (Verdict(5, 7, "unexplained"),))
+    given = VerdictGiven(LANE, 1, (Verdict(5, 7, reason),))
     begun = SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 0),)), TargetRun(LANE, 1, 0, 1, 1)
     play = opened(*begun, *facts, given)
     retake(play, 10, 11, 10, epoch=1)
@@ -111,7 +112,9 @@ def test_a_plan_keeps_the_verdicts_on_records_that_are_unknown() -> None:
     assert [(each.first, each.last) for each in asked.missing] == [(4, 4), (7, 9)]
     bound(play, play.tell(SupersededAnswer(asked.question, 0, ((4, 4), (8, 9)))))
     assert offsets(play, 4, 7) == [4, 8, 9, 10]
-    assert play.record.verdicts.counts == {"compacted": 1, "unexplained": 2}
+    assert play.record.verdicts.counts == (
+        {"compacted": 1, "unexplained": 2} if reason == "unexplained" else {"compacted": 3}
+    )
 
 
 def test_saved_positions_are_revoked_again_while_the_first_fact_is_in_doubt() -> None:

@@ -126,12 +126,39 @@ def test_records_that_neither_log_holds_stay_open() -> None:
     standing, left = [TargetBatch(0, ("a", None, "c"))], source("de", 3)
     located = locate(standing, left, [], -1, Range(3, 5), LedgerAnswers(lambda _: True, lambda ordinal: ordinal))
     assert (located.runs, located.open, located.missing, located.next_offset) == ((), ((0, 3),), (), 3)
-    with pytest.raises(Unplaced, match="neither the source nor the target still holds all records of ordinals 0 to 2"):
-        locate(standing, left, [], -1, Range(3, 5))
     with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 0 to 2"):
+        locate(standing, left, [], -1, Range(3, 5))
+    with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 0 to 1"):
         locate(standing, source("c", 2), [], -1, Range(2, 3), LedgerAnswers(lambda _: True))
     located = locate(standing, source("bc", 1), [], -1, Range(1, 3), LedgerAnswers(lambda _: True))
     assert (located.runs, located.open) == ((Run(1, 1),), ((0, 1),))
+
+
+def test_records_that_neither_log_holds_keep_their_mapped_offsets() -> None:
+    """HALT. Both cleaners have removed records. Only one record was sent under each of these ordinals."""
+    standing = [TargetBatch(0, "a"), TargetBatch(1, ("x", None, None)), TargetBatch(4, "h")]
+    offsets = (0, 2, 3, 5, 7)
+    located = locate(standing, source("a......h"), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
+    assert located == Located((Run(0, 0), Run(1, 2), Run(3, 5), Run(4, 7)), (), (), 8)
+    last = locate(standing[:2], source("a......h"), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
+    assert (last.runs, last.missing, last.next_offset) == ((Run(0, 0), Run(1, 2), Run(3, 5)), (), 6)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "text"),
+    [
+        ((0, 2, 3, None, 7), "a......h"),
+        ((0, 2, 2, 5, 7), "a......h"),
+        ((0, 2, 3, 7, 7), "a......h"),
+        ((0, 0, 3, 5, 7), "a......h"),
+        ((0, 2, 3, 5, 7), "a....y.h"),
+        ((0, 2, 3, 5, 7), "a..#...h"),
+    ],
+)
+def test_mapped_offsets_that_contradict_the_logs_are_not_used(offsets: tuple[int | None, ...], text: str) -> None:
+    standing = [TargetBatch(0, "a"), TargetBatch(1, ("x", None, None)), TargetBatch(4, "h")]
+    with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 1 to 3"):
+        locate(standing, source(text), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
 
 
 def cleaned(target: str, text: str) -> Located:

@@ -59,13 +59,23 @@ def test_an_offset_of_a_lower_ordinal_is_copied() -> None:
     assert given(runs, 4, (), located) == [(3, 4, "expired")]
 
 
-def test_all_is_unexplained_if_the_content_of_some_ordinals_is_unknown() -> None:
+def test_no_offset_is_expired_if_the_content_of_some_ordinals_is_unknown() -> None:
     """The target has ordinals 10 and 11. Only the record of ordinal 10 could be found in the source."""
     own, left_out = (OwnBatch(0, 2, 10, 0),), (Verdict(12, 13, "control"),)
     located = Located((Run(10, 15),), (), (), 16, open=((11, 12),), left_out=left_out, source_start=12)
-    assert given((Run(0, 0),), 10, own, located) == [
+    lost = replace(located, source_compacts=False)
+    assert given((Run(0, 0),), 10, own, lost) == [
         (10, 12, "unexplained"), (12, 13, "control"), (13, 15, "unexplained"),
     ]  # fmt: skip
+
+
+def test_nothing_is_lost_where_the_cleaner_of_the_source_removed_records() -> None:
+    """FALSE LOSS. The target has the record of ordinal 11, and the source does not have it any more. Whichever offset
+    it had, the source has a newer record with its key."""
+    own = (OwnBatch(0, 2, 10, 0),)
+    located = Located((Run(10, 15),), (), (), 16, open=((11, 12),), source_start=12)
+    assert given((Run(0, 0),), 10, own, located) == [(10, 12, "unexplained"), (12, 15, "compacted")]
+    assert given((Run(0, 0),), 10, own, replace(located, source_start=10)) == [(10, 15, "compacted")]
 
 
 def test_offsets_beyond_the_last_found_record_are_left_to_the_lane() -> None:
