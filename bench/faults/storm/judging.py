@@ -74,6 +74,7 @@ class Cleaned(NamedTuple):
     """The numbers that the source still has."""
 
 
+NOTHING_CLEANED = Cleaned()
 WRONG = ("missing", "doubled", "out_of_order", "foreign", "untrue")
 
 
@@ -97,7 +98,7 @@ def account(
     found: Sequence[int],
     named: Collection[Named],
     *,
-    cleaned: Cleaned = Cleaned(),
+    cleaned: Cleaned = NOTHING_CLEANED,
     deleted: bool = False,
     start: int = 0,
 ) -> Account:

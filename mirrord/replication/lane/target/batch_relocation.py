@@ -218,14 +218,13 @@ class _Source:
         at = bisect_left(self.offsets, offset)
         return at < len(self.offsets) and self.offsets[at] == offset
 
-    def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
+    def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool]) -> list[int] | None:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
-        `following`.
+        `following`. Return None if they cannot be determined.
 
         `following` is -1 if no record follows. `within` contains two values: whether the removed records are in the
         same target batch as the record before them, and whether they are in the same one as the record after them.
-        This matters because only records within one target batch are consecutive in the source. Raises `Unplaced` if
-        the offsets cannot be determined.
+        This matters because only records within one target batch are consecutive in the source.
         """
         at = bisect_right(self.offsets, after)
         next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
@@ -242,10 +241,7 @@ class _Source:
                 places = self._removed_between(low + 1, high)
                 if sum(end - start for start, end in places) == wanted:
                     return [offset for start, end in places for offset in range(start, end)]
-        raise Unplaced(
-            f"the source no longer holds the records of ordinals {ordinal} to {ordinal + wanted - 1}, and it is not "
-            "known where they were"
-        )
+        return None
 
     def _removed_between(self, start: int, end: int) -> list[Interval]:
         """Return the offsets in [start, end) whose records were removed. The source has no record at these offsets, and
@@ -387,11 +383,11 @@ def _fill(
     before: int,
     ledger: LedgerAnswers,
 ) -> list[int | None]:
-    """Assign offsets to the records that were removed from the source. There must be exactly as many free offsets as
-    records. If the offset of a record cannot be determined, the result contains None for it.
-
-    If the target's log cleaner has removed some of these records as well, neither log shows their order. They keep the
-    offsets that the ledger has for them (see `_named_between`)."""
+    """Assign offsets to the records that were removed from the source. If there are exactly as many free offsets as
+    records, these are their offsets. There are more if the cleaner of the source had removed other records before the
+    lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
+    order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). If more than
+    one record may have been sent under one of the ordinals, the result contains None for each of them."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
@@ -404,8 +400,12 @@ def _fill(
         is_open = any(ledger.opens(ordinals[at]) for at in gap)
         # If a record of the batch was found, the source may still have the removed one next to it. That record must not
         # be copied again, so its offset must not stay open.
+        named = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
         if any(removed[at] and (not is_open or batches[at] in anchored) for at in gap):
-            offsets += _named_between(source, ordinals[left + 1 : right], after, following, ledger)
+            if named is None:
+                where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
+                raise Unplaced(f"the target no longer holds all records of {where}")
+            offsets += named
         elif is_open:
             offsets += [None] * len(gap)
         elif gap:
@@ -413,7 +413,13 @@ def _fill(
                 left >= 0 and batches[left] == batches[right - 1],
                 right < len(flat) and batches[right] == batches[left + 1],
             )
-            offsets += source.places(len(gap), after, following, within, ordinals[left + 1])
+            places = source.places(len(gap), after, following, within)
+            if places is None and named is None:
+                where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
+                raise Unplaced(
+                    f"the source no longer holds the records of {where}, and it is not known where they were"
+                )
+            offsets += places or named or ()
         if right < len(flat):
             offsets.append(following)
     return offsets
@@ -421,24 +427,23 @@ def _fill(
 
 def _named_between(
     source: _Source, ordinals: Sequence[int], after: int, following: int, ledger: LedgerAnswers
-) -> list[int]:
-    """Return the source offsets to which the ledger maps these ordinals, whose records neither log holds any more.
+) -> list[int] | None:
+    """Return the source offsets to which the ledger maps these ordinals, whose records the source no longer has.
     `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
     follows.
 
-    Raises `Unplaced` if more than one record may have been sent under one of the ordinals (`LedgerAnswers.opens`). Also
-    raises it if the offsets are not between those of the records around them, or if the source has a record or a batch
-    that is not copied at one of them: the ledger is then wrong about these ordinals.
+    Return None if more than one record may have been sent under one of the ordinals (`LedgerAnswers.opens`). Also
+    return None if the offsets are not between those of the records around them, or if the source has a record or a
+    batch that is not copied at one of them: the ledger is then wrong about these ordinals.
     """
     named = [ledger.named(ordinal) for ordinal in ordinals]
     offsets = [offset for offset in named if offset is not None]
+    if len(offsets) < len(named) or any(ledger.opens(ordinal) for ordinal in ordinals):
+        return None
     edges = [after, *offsets, following if following >= 0 else source.searched.end]
     is_ascending = all(offset < behind for offset, behind in pairwise(edges))
     is_free = not any(source.has(offset) or _within(source.uncopied, offset) for offset in offsets)
-    is_known = len(offsets) == len(named) and not any(ledger.opens(ordinal) for ordinal in ordinals)
-    if not is_known or not is_ascending or not is_free:
-        raise Unplaced(f"the target no longer holds all records of ordinals {ordinals[0]} to {ordinals[-1]}")
-    return offsets
+    return offsets if is_ascending and is_free else None
 
 
 def _within(ranges: Sequence[Interval], offset: int) -> bool:

@@ -144,6 +144,14 @@ def test_records_that_neither_log_holds_keep_their_mapped_offsets() -> None:
     assert (last.runs, last.missing, last.next_offset) == ((Run(0, 0), Run(1, 2), Run(3, 5)), (), 6)
 
 
+def test_records_that_only_the_target_holds_keep_their_mapped_offsets() -> None:
+    """HALT. The cleaner of the source had removed offsets 1 and 4 before the lane read this part of the log."""
+    standing = [TargetBatch(0, "a"), TargetBatch(1, "xyz"), TargetBatch(4, "h")]
+    offsets = (0, 2, 3, 5, 7)
+    located = locate(standing, source("a......h"), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
+    assert located == Located((Run(0, 0), Run(1, 2), Run(3, 5), Run(4, 7)), (), (), 8)
+
+
 @pytest.mark.parametrize(
     ("offsets", "text"),
     [
