@@ -118,7 +118,8 @@ def missing(engine: Literal["ray", "process"]) -> dict[Need, str]:
 
 
 def run(wanted: Wanted, print_line: PrintLine) -> bool:
-    """Play chapters until the time is over. Return whether all of them passed."""
+    """Play chapters until the time is over. Return whether all of them passed. A chapter that fails before its first
+    fault ends the run: the machine lacks something, and the next chapter would fail as well."""
     lacking = missing(wanted.engine)
     for kind, reason in unavailable(KINDS, lacking).items():
         print_line(f"NOT AVAILABLE: {kind}: {reason}")
@@ -135,6 +136,8 @@ def run(wanted: Wanted, print_line: PrintLine) -> bool:
         if wanted.keep:
             pages.keep(KIND, result(outcome))
         passed, played = passed and outcome.passed, played + 1
+        if not outcome.passed and not outcome.record.faults:
+            break
     return passed
 
 
