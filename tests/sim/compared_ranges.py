@@ -23,7 +23,8 @@ def check_range(host: "Host", question: AskCheck) -> None:
     meant = [(at, each) for at, each in meant if at <= question.last and question.first < at + each.count]
     read = {ordinal for at, each in meant if each.end > question.start for ordinal in range(at, at + each.count)}
     for at, each in meant:
-        if each.end <= question.start and not read.issuperset(range(at, at + each.count)):
+        wanted = range(max(at, question.first), min(at + each.count, question.last + 1))
+        if each.end <= question.start and not read.issuperset(wanted):
             raise AssertionError(
                 f"ordinals {question.first} to {question.last} are compared from {question.start} on, but "
                 f"ordinal {at} is at {each.base}"
