@@ -23,7 +23,7 @@ from tests.sim.operator import orders
 from tests.sim.order_of_keys import check_newest_of_keys
 from tests.sim.partition import false_verdicts, unaccounted
 from tests.sim.translations import check_target_map, check_translations
-from tests.sim.unknown_records import are_apart, is_hidden_copy, left_no_trace
+from tests.sim.unknown_records import are_apart, is_hidden_copy, left_no_trace, superseded_without_trace
 from tests.sim.untraced import taken_offsets
 from tests.sim.violation import Violation
 from tests.sim.world import World
@@ -66,6 +66,7 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
     missing = [offset for offset in missing if not is_older_than_copied(world, world.source.at(offset))]
     missing = [offset for offset in missing if offset not in taken_by_late_bytes(world)]
     missing = [offset for offset in missing if not lost_without_trace(world, offset)]
+    missing = [offset for offset in missing if not superseded_without_trace(world, world.source.at(offset))]
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
     _check_refused(world, arrived)

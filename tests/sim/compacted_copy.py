@@ -12,7 +12,7 @@ from tests.sim.checks import once_a_check
 from tests.sim.host import LANE, Host
 from tests.sim.newer_records import has_newer, is_superseded, seems_newer, standing, taken, was_theirs
 from tests.sim.partition import explained_for
-from tests.sim.unknown_records import left_no_trace
+from tests.sim.unknown_records import left_no_trace, superseded_without_trace
 from tests.sim.world import World
 
 
@@ -111,7 +111,8 @@ def _may_be_gone(world: World, number: int) -> bool:
 def _may_be_missing(world: World, offset: int) -> bool:
     number = world.source.at(offset)
     is_older = number is not None and _is_older(world, number)
-    return is_older or is_superseded(world, offset) or was_cleaned(world, offset) or lost_without_trace(world, offset)
+    has_left_no_trace = lost_without_trace(world, offset) or superseded_without_trace(world, number)
+    return is_older or has_left_no_trace or is_superseded(world, offset) or was_cleaned(world, offset)
 
 
 def _is_older(world: World, number: int) -> bool:

@@ -16,7 +16,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import AskCheck, Effects
 from mirrord.replication.lane.source import last_copied, offsets_of_epochs, source_epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import epoch_ends, evidence, in_doubt, reassigned_ordinals
+from mirrord.replication.lane.target import epoch_ends, evidence, in_doubt, missing_ordinals, reassigned_ordinals
 from mirrord.replication.lane.target.scan_result import Missing
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
@@ -34,6 +34,10 @@ def no_record_was_replaced(patch: pytest.MonkeyPatch) -> None:
 def no_ordinal_was_reassigned(patch: pytest.MonkeyPatch) -> None:
     for module in (evidence, batch_relocation):
         patch.setattr(module, "reassigned_since", lambda *_: ())
+
+
+def what_was_cleaned_stays_superseded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(missing_ordinals, "cleaned_below", lambda *_: ())
 
 
 def no_log_comes_back(patch: pytest.MonkeyPatch) -> None:

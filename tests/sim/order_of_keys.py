@@ -3,7 +3,7 @@
 from tests.sim.after_retention import was_deleted
 from tests.sim.left_out import filtered, passed_over, rejected, skipped
 from tests.sim.newer_records import places, standing, was_theirs
-from tests.sim.unknown_records import is_known, was_hidden
+from tests.sim.unknown_records import is_known, superseded_without_trace, was_hidden
 from tests.sim.violation import Violation
 from tests.sim.world import World
 
@@ -53,6 +53,8 @@ def check_newest_of_keys(world: World) -> None:
             continue
         last = stands.get(key, [None])[-1]
         if last is None and (was_theirs(world, number) or was_deleted(world, number)):
+            continue
+        if last != number and superseded_without_trace(world, number):
             continue
         if last is None:
             raise Violation(

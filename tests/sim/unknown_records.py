@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from mirrord.ledger.facts.core import VerdictGiven
+from mirrord.ledger.facts.core import SourceRun, VerdictGiven
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.phases import Phase
 from tests.sim.checks import once_a_check
@@ -106,3 +106,25 @@ def are_apart(record: LaneState) -> bool:
     behind = [each.last for each in record.displaced if each.by_look_up and each.first > last]
     pieces = record.source_runs.between(max(last, 0), max(behind)) if behind else ()
     return len({offset - ordinal for ordinal, offset, _ in pieces}) > 1
+
+
+def superseded_without_trace(world: World, number: int | None) -> bool:
+    """Whether the cleaner removed a copied record because of a newer one with its key, and both logs have lost the
+    newer one without a trace: its holder ended before it had saved a position after that record, and before it had
+    noticed that the source had lost it. The next holder cannot know that the key has lost its value."""
+    key = world.target.key
+    if number is None or number not in world.target.cleaned:
+        return False
+    newer = (each for each in world.source.cut if each > number and key(each) == key(number))
+    return any(each in world.known.takers and _left_no_mark(world, each) for each in newer)
+
+
+def _left_no_mark(world: World, number: int) -> bool:
+    names = [host.name for host in world.hosts]
+    taker = names.index(world.known.takers[number][0])
+    if taker + 1 == len(names) or number in world.known.below_position.get(names[taker + 1], ()):
+        return False
+    grant, offset = world.hosts[taker].lane.grant, world.source.offset_of[number]
+    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun))
+    given = (each for fact in facts if fact.grant == grant for each in fact.verdicts if each.reason == "truncated")
+    return not any(each.start <= offset < each.end for each in given)

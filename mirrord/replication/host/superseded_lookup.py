@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.committed_batches import committed_batches
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
@@ -142,10 +144,20 @@ class SupersededLookup:
         self._is_open = is_open
         self._decided_below = decided_below(record)
         self._left_out = left_out(record, 0)
+        self._has_lost = False
+        """Whether the source has lost the record of an ordinal of the kind `lost`."""
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the missing records that have to be copied again. Raises ReadFailed if the source or the target cannot
         be read at the moment."""
+        if not asked.reads_below:
+            answer = await self._look_up(asked)
+            if not self._has_lost or not asked.below or answer.error or answer.trouble or answer.depends_on_policy:
+                return answer
+        # Records below the lost ones may be the newest ones with their keys by now.
+        return await self._look_up(msgspec.structs.replace(asked, missing=(*asked.below, *asked.missing)))
+
+    async def _look_up(self, asked: AskSuperseded) -> SupersededAnswer:
         again: list[tuple[int, int]] = []
         until = until_epoch = -1
         for part in in_parts(asked):
@@ -230,6 +242,7 @@ class SupersededLookup:
         """
         for missing, ordinal in places:
             if is_of_another_epoch(epochs, ordinal, epoch):
+                self._has_lost = self._has_lost or missing.kind == "lost"
                 continue  # a different record, which was not copied
             copy: DecodedRecord | Reason = record
             if self._rules.decide is not None:
@@ -292,6 +305,8 @@ class SupersededLookup:
                         judge.gone(each, ordinal + at, by_retention=True)
                     elif offset + at < end:
                         wanted.setdefault(offset + at, []).append((each, ordinal + at))
+                    elif each.kind == "lost":
+                        self._has_lost = True
                 if skipped_from < offset + length:
                     break
         return wanted

@@ -40,6 +40,7 @@ from mirrord.replication.lane.source import offset_gaps
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, out_of_order, target_scan
 from mirrord.replication.lane.target.evidence import (
+    copied_until,
     is_another_leader,
     known_until,
     next_by_entry,
@@ -216,7 +217,7 @@ def decide(lane: Lane) -> Effects:
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
         lane.stage = Stage.SCAN
-        expected, until = lane.resume_position.ordinal, known_until(lane)
+        expected, until = lane.resume_position.ordinal, copied_until(lane)
         return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.log.end, expected, until)]
     ordinal = next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()

@@ -428,8 +428,8 @@ class AskScan(msgspec.Struct, frozen=True):
     """If `purpose` is `resume`: the ordinal of the resume position. If the lane's batches begin with a later ordinal,
     records are missing from the log."""
     until: int = 0
-    """If `purpose` is `resume`: the ordinal after the last acknowledged one. If the lane's batches end with an earlier
-    ordinal, the log has lost its last records, or a cleaner has removed them."""
+    """If `purpose` is `resume`: the ordinal after the last one that was copied (`evidence.copied_until`). If the lane's
+    batches end with an earlier ordinal, the log has lost its last records, or a cleaner has removed them."""
 
 
 class AskCheck(msgspec.Struct, frozen=True):

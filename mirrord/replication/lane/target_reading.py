@@ -40,7 +40,13 @@ from mirrord.replication.lane.target import (
     refused_retry,
     target_scan,
 )
-from mirrord.replication.lane.target.evidence import has_lost_records, known_until, next_by_entry, went_back
+from mirrord.replication.lane.target.evidence import (
+    copied_until,
+    has_lost_records,
+    known_until,
+    next_by_entry,
+    went_back,
+)
 from mirrord.replication.lane.target.scan_result import Log, Reading
 from mirrord.replication.lane.target.superseded_records import AskShared, SharedAnswer, SupersededAnswer
 
@@ -294,7 +300,7 @@ def shared_answered(lane: Lane, now: float, answer: SharedAnswer) -> Effects:
     purpose = "resume" if is_whole else "verify"
     begin = lane.log.shared if is_whole else target_scan.begin_above(lane, lane.log.shared)
     start, expected = max(begin, lane.log.log_start), lane.resume_position.ordinal
-    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected, known_until(lane))]
+    return [AskScan(ask(lane), purpose, lane.producer_id, start, lane.log.end, expected, copied_until(lane))]
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:

@@ -262,6 +262,36 @@ def removed_from_its_batch(story: "Story") -> Script:
     looked_up(story)
 
 
+def newest_lost_on_both_sides(story: "Story") -> Script:
+    """A record is copied, and then a newer one with the same key, because of which the cleaner removes the older one.
+    The source loses the newer record in an election, and then the target does."""
+    world, rng = story.world, story.rng
+    for _ in range(rng.randrange(_PAUSE)):
+        yield
+    for count in (1, world.target.keys - 1):
+        if count:
+            _append(world, count, count)
+        if not all_copied(story):
+            return
+    end = world.target.end
+    _append(world, 1, 1)
+    if not all_copied(story):
+        return
+    clean(world)
+    world.note("trap: both logs lose the newest record of a key")
+    world.source.truncate(1)
+    _append(world, 1, 2)
+    if not (host := all_copied(story)):
+        return
+    if rng.random() < 0.5:
+        save(world, host)
+    lose(world, end)
+    if rng.random() < 0.3 and may_start(world):
+        kill(host)
+        world.start_host(former_dead=True)
+    looked_up(story)
+
+
 def later_batches_follow_lost_ones(story: "Story") -> Script:
     """An unclean election removes copied records, and the broker forgets the producer. What the lane has sent after
     these records is appended in their place."""

@@ -78,6 +78,7 @@ _SETTINGS: tuple[tuple[Trap, Mapping[str, Any]], ...] = (
     ),
     (lookups.lost_beside_others, _LOOKED_UP | _UNCLEAN),
     (lookups.removed_from_its_batch, _LOOKED_UP | _UNCLEAN),
+    (lookups.newest_lost_on_both_sides, _UNCLEAN | {"cleans": True, "truncation": True}),
     (lookups.later_batches_follow_lost_ones, _LOOKED_UP | _UNCLEAN),
     (lookups.isolation_changed, _LOOKED_UP | _UNCLEAN | {"isolations": True}),
     (lookups.lost_and_expired, _LOOKED_UP | _UNCLEAN | {"retention": True}),

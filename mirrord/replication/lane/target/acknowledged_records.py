@@ -74,3 +74,10 @@ def assigned_again(records: Sequence[AcknowledgedPart], runs: Sequence[Run]) -> 
 
 def _end(part: AcknowledgedPart) -> int:
     return part.end
+
+
+def planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
+    """Split a range of lost ordinals at `known`, because its two parts are looked up separately. Ordinals below `known`
+    were acknowledged. Ordinals at or above `known` were planned for records that had been lost earlier and had not yet
+    been copied again."""
+    return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]

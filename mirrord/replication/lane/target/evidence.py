@@ -100,6 +100,13 @@ def known_until(lane: Lane) -> int:
     return max(lane.resume_position.ordinal, lane.acked, reached)
 
 
+def copied_until(lane: Lane) -> int:
+    """Return the ordinal after the last one that the target log is known to have had, or after the last one whose
+    copied record the source has lost. Of the latter, no acknowledgement may be known."""
+    truncated = lane.record.truncations if lane.record is not None else ()
+    return max(known_until(lane), max((ordinal for ordinal, _ in truncated), default=0))
+
+
 def saved_until(lane: Lane) -> int:
     """Return the ordinal up to which a resume position may have been saved that is still valid according to the ledger.
     The next holder may begin with such a position, and then counts all ordinals below it as acknowledged.

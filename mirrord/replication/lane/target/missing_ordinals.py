@@ -36,7 +36,7 @@ from mirrord.replication.lane.target import (
     recorded_places,
     target_scan,
 )
-from mirrord.replication.lane.target.acknowledged_records import Forgotten
+from mirrord.replication.lane.target.acknowledged_records import Forgotten, planned_apart
 from mirrord.replication.lane.target.evidence import (
     is_plan_unrecorded,
     known_until,
@@ -44,6 +44,7 @@ from mirrord.replication.lane.target.evidence import (
     note_earlier,
     note_saved,
 )
+from mirrord.replication.lane.target.missing_records import cleaned_below, has_lost_from
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded
 
@@ -116,7 +117,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         found = replace(found, next_ordinal=behind)
     elif not lost and has_forgotten:
         missing += _last(lane, found, reached, above)
-    parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
+    parts = [part for each in lost for part in planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
     return _ask(lane, found, log, missing, lost)
 
@@ -132,7 +133,9 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
 
 
 def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
-    if not missing:
+    first = lost[0][0] if lost else found.next_ordinal
+    reads_below = has_lost_from(lane, log, first)
+    if not missing and not reads_below:
         return []
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
@@ -145,7 +148,8 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     keeps_all = log.compacts is False and went_back
     in_doubt = log.is_policy_unknown or (log.compacts is None and went_back)
     appended, epochs = _appended(lane, found, missing), epochs_when_copied(lane)
-    return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, in_doubt)]
+    below = cleaned_below(lane, log, first, asked) if lost or reads_below else ()
+    return [AskSuperseded(ask(lane), asked, log.end, appended, keeps_all, epochs, below, reads_below, in_doubt)]
 
 
 def epochs_when_copied(lane: Lane) -> recorded_epochs.Epochs | None:
@@ -186,15 +190,9 @@ def _appended(lane: Lane, found: Reading, missing: Sequence[Missing]) -> tuple[t
     lacking = [(each.first, each.last + 1) for each in (*missing, *found.missing, *displaced_ordinals.known(lane))]
     lacking += [(first, last + 1) for first, last in found.holes]
     lacking += [(hole.first, hole.last + 1) for hole in holes if hole.first <= hole.last]
-    whole = min(each.first for each in missing), min(found.next_ordinal, _first_different(lane))
+    first = min((each.first for each in missing), default=found.next_ordinal)
+    whole = first, min(found.next_ordinal, _first_different(lane))
     return tuple((start, end - 1) for start, end in uncovered(whole, lacking))
-
-
-def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
-    """Split a range of lost ordinals at `known`, because its two parts are looked up separately. Ordinals below `known`
-    were acknowledged. Ordinals at or above `known` were planned for records that had been lost earlier and had not yet
-    been copied again."""
-    return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
 def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:

@@ -46,9 +46,10 @@ class Log(NamedTuple):
 class Missing(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals [first, last] that are missing from the target log. Their records may have been in the log earlier."""
 
-    kind: Literal["between", "last", "lost"]
+    kind: Literal["between", "last", "lost", "below"]
     """`between`: these ordinals are between two of the lane's own batches. `last`: they are after all of the lane's own
-    batches, so they may never have been appended. `lost`: they were acknowledged."""
+    batches, so they may never have been appended. `lost`: they were acknowledged. `below`: they are in the part of the
+    log that is unchanged, and most of them are not missing (see `missing_records.cleaned_below`)."""
     first: int
     last: int
     above: int
@@ -61,8 +62,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
     newer."""
     recorded_at: tuple[Run, ...] = ()
-    """For `lost`: the runs of these ordinals in the ledger that extend beyond the target offset `above`. Other records
-    before the target offset of a lost record are older than it, unless they are from a later epoch."""
+    """For `lost` and `below`: the runs of these ordinals in the ledger that extend beyond the target offset `above`.
+    Other records before the target offset of a lost record are older than it, unless they are from a later epoch."""
 
     def newer_from(self, ordinal: int) -> int:
         """Return a target offset for the missing record with this ordinal. A record with the same key at or above this

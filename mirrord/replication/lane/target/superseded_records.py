@@ -19,7 +19,7 @@ source offset, whether or not the log still has that record. Otherwise, the key 
 source, or a deleted key would have a value again.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
@@ -64,6 +64,11 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     epochs: tuple[tuple[int, int], ...] | None = None
     """Pairs (ordinal, leader epoch of the source) in ascending order: the epochs of the missing records when they were
     copied. None if these are the epochs in the ledger."""
+    below: tuple[Missing, ...] = ()
+    """The ordinals below the missing ones. They are looked up as well if the source has lost the record of a missing
+    ordinal of the kind `lost` (see `missing_records.cleaned_below`)."""
+    reads_below: bool = False
+    """Whether the ledger shows that the source has lost such a record."""
     in_doubt: bool = False
     """Set if the topic's cleanup.policy is not known but decides whether superseded records are copied again: if the
     topic is not compacted, they have to be."""
@@ -231,7 +236,7 @@ class SupersededJudge:
     def _follows(self, missing: Missing) -> bool:
         """Return whether missing records of this kind are superseded if copied records of the source have the same keys
         and higher source offsets."""
-        return missing.kind == "between" or (missing.kind == "lost" and not self._asked.keeps_all)
+        return missing.kind in {"between", "below"} or (missing.kind == "lost" and not self._asked.keeps_all)
 
     def is_last_settled(self) -> bool:
         """Return whether every missing record of the kind `last` is superseded or gone. If so, records that follow them
@@ -247,9 +252,15 @@ class SupersededJudge:
         again: list[tuple[int, int]] = []
         until = -1
         settled = self._superseded | self._gone
+        newest_below = sorted(self._newest_below())
         for missing in self._asked.missing:
             ordinals = range(missing.first, missing.last + 1)
-            if missing.kind == "last":
+            if missing.kind == "below":
+                newest = newest_below[
+                    bisect_left(newest_below, missing.first) : bisect_right(newest_below, missing.last)
+                ]
+                again += [(start, end - 1) for start, end in ranges(newest)]
+            elif missing.kind == "last":
                 for ordinal in ordinals:
                     if ordinal in self._superseded:
                         until = ordinal + 1
@@ -262,6 +273,15 @@ class SupersededJudge:
         return SupersededAnswer(
             self._asked.question, 0, tuple(again), until, until_epoch, depends_on_policy=self._depends_on_policy()
         )
+
+    def _newest_below(self) -> Iterator[int]:
+        """Yield the ordinals of the kind `below` whose records are to be copied again: the target has no record with
+        the same key at or after the target offset of such a record, and no newer record is copied again."""
+        for expected in self._wanted.values():
+            left = [each for each in expected if each.ordinal not in self._superseded]
+            newest = max(left, key=lambda each: each.offset, default=None)
+            if newest is not None and newest.missing.kind == "below":
+                yield newest.ordinal
 
     def _depends_on_policy(self) -> bool:
         """Return whether the lookup has found superseded records that have to be copied again if the topic is not
