@@ -17,9 +17,11 @@ from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, Header
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.intervals import ranges
+from mirrord.model.intervals import Interval, ranges
+from mirrord.replication.host.newer_copies import newer_copies
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
+from mirrord.replication.lane.source.missing_from_target import without_superseded
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
     LedgerAnswers,
@@ -119,7 +121,12 @@ class BatchRelocation:
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         may_be_cleaned = await compacts() is not False
-        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
+        unclear: tuple[Interval, ...] = ()
+        if may_be_cleaned and located.missing:
+            sides = (self._source, self._source_partition), (self._target, self._target_partition)
+            newer = await newer_copies(*sides, record, wanted, located)
+            located, unclear = without_superseded(located, newer.superseded), tuple(newer.unclear)
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned, unclear=unclear)
 
     async def _stable_end(
         self, record: LaneRecord, ordinals: tuple[int, int], copied_end: int, end: int, compacts: Compacts

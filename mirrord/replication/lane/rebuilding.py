@@ -228,14 +228,15 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     if answer.located is None or lane.record is None:
         return _stay(lane, answer.trouble)
     located = without_left_out(lane.record, answer.located)
-    unclear = may_be_cleaned(lane.record, found.first, located) if answer.compacts else ()
+    cleaned = may_be_cleaned(lane.record, found.first, located) if answer.compacts else ()
+    unclear = [part for whole in cleaned for part in intervals.within(whole, answer.unclear)]
     returned = ReturnedBatches(intervals.joined(lane.log.reassigned), answer.own, lane.log.end)
     if unclear and not are_in_another_log(lane.record, found.first, returned, located, unclear):
         start, end = unclear[0]
         return _stay(
             lane,
-            "the copy is compacted, so it is not known whether its cleaner removed the records of source offsets "
-            f"[{start}, {end}) or whether they were never appended",
+            f"the copy is compacted and lacks the records of source offsets [{start}, {end}), and another client has "
+            "written their keys: it is not known which records are newer",
         )
     own = from_ordinal(answer.own, found.first)
     located = _decided(lane, lane.record, own, located)

@@ -238,6 +238,9 @@ class RebuildAnswer(msgspec.Struct, frozen=True):
     trouble: str = ""
     compacts: bool = False
     """Whether the target topic is, or may be, compacted."""
+    unclear: tuple[tuple[int, int], ...] = ()
+    """Source offsets [start, end) of missing records whose keys other clients have written to a compacted target. It is
+    not known whether the missing records are older."""
 
 
 class Chunk(msgspec.Struct, frozen=True):

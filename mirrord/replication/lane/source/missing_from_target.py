@@ -28,6 +28,12 @@ def without_left_out(record: LaneRecord, located: Located) -> Located:
     return _without(located, [*left_out(record, 0), *_filtered(record)])
 
 
+def without_superseded(located: Located, superseded: Sequence[Interval]) -> Located:
+    """Return the result of a search without those missing records for which a compacted target has copies of later
+    records with the same keys. Its cleaner would remove them in any case, so their verdict is `compacted`."""
+    return _without(located, [LeftOut(start, end, "compacted") for start, end in superseded])
+
+
 def _without(located: Located, decided: Iterable[LeftOut]) -> Located:
     skipped: list[Verdict] = []
     gone: list[Interval] = []

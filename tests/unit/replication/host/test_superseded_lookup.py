@@ -280,3 +280,35 @@ async def test_copied_records_are_found_while_older_runs_are_pruned(
         assert (await lookup(source, FakeLog([], 1, 1), play.record).run(asked)).again == ()
     assert source.runs.first is not None
     assert source.runs.first.ordinal > 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("source", "theirs", "again"),
+    [
+        ([written(0, "abca")], "", ((3, 3),)),
+        ([written(0, "abc")], "", ((0, 0), (3, 3))),
+        ([written(0, "abc"), written(3, "d", leader_epoch=5)], "", ((0, 0), (3, 3))),
+        ([written(0, "bac")], "", ((1, 1), (3, 3))),
+        ([written(0, "aac")], "", ((1, 1), (3, 3))),
+        ([written(0, "abc")], "a", ((3, 3),)),
+        ([written(0, "abc")], "b", ((0, 0), (3, 3))),
+    ],
+    ids=["not lost", "lost", "replaced", "another place", "older ones", "written since", "another key"],
+)
+async def test_a_removed_record_is_the_newest_one_if_both_logs_have_lost_what_superseded_it(
+    source: list[ReadBatch], theirs: str, again: tuple[tuple[int, int], ...]
+) -> None:
+    """LOSS. The target had the records of ordinals 0 to 3. Its cleaner removed one with the key "a" because of that of
+    ordinal 3, and an election removed that one. Other clients may have written something since."""
+    keys = "".join(chr(key) for record in source[0].records() for key in record.key or b"")[:3]
+    log = [written(0, keys.replace("a", "-"), producer=(501, 0)), *([written(3, theirs)] if theirs else [])]
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 4),)))
+    end = source[-1].header.last_offset + 1
+    missing, below = Missing("lost", 3, 3, 4, has_room=False, leader_epoch=1), Missing("below", 0, 2, 0, has_room=True)
+    asked = AskSuperseded(1, (missing,), 3 + len(theirs), below=(below,))
+    answer = await lookup(FakeLog(source, end, end), FakeLog(log, 3 + len(theirs), 3 + len(theirs)), play.record).run(
+        asked
+    )
+    assert answer.again == again
