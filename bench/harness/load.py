@@ -26,6 +26,7 @@ _WORDS = ("order", "payment", "customer", "shipped", "pending", "amount", "curre
 _LARGE_BYTES = 900_000
 _ABORTED_SHARE = 0.1
 _JOIN_S = 60
+_STUCK_S = 40.0
 _SAMPLES = 512
 
 
@@ -152,7 +153,7 @@ def _write_plainly(
 ) -> None:
     # Duplicates in the source are no fault: whatever is there must be copied. An idempotent producer of old records
     # would be forgotten by a broker that restarts.
-    producer = _producer(bootstrap, topic, **{"message.timeout.ms": 0})
+    producer, watch = _producer(bootstrap, topic, **{"message.timeout.ms": 0}), DeliveryWatch()
     for chunk in _paced(load, end):
         size = 0
         for _ in range(chunk):
@@ -161,8 +162,29 @@ def _write_plainly(
             size += length
         producer.poll(0)
         _count(counters, chunk, size)
-    while producer.flush(1):
+        watch.sent += chunk
+        if watch.is_stuck(producer):
+            producer.purge()
+            producer, watch = _producer(bootstrap, topic, **{"message.timeout.ms": 0}), DeliveryWatch()
+    while producer.flush(1) and not watch.is_stuck(producer):
         continue
+
+
+class DeliveryWatch:
+    """Notices that a producer delivers nothing any more. After faults that follow each other closely, a producer of
+    librdkafka sometimes sends nothing again, and reports no error. It then has to be replaced."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        """Number of records that were passed to the producer."""
+        self._delivered, self._since = 0, time.monotonic()
+
+    def is_stuck(self, producer: Producer) -> bool:
+        """Return whether the producer has had records to deliver for too long, and has delivered none of them."""
+        waiting, now = len(producer), time.monotonic()
+        if not waiting or self.sent - waiting > self._delivered:
+            self._delivered, self._since = max(self._delivered, self.sent - waiting), now
+        return now > self._since + _STUCK_S
 
 
 def _write_transactions(

@@ -113,6 +113,12 @@ RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
         "compacted copy, unclean, beside others",
         "",
     ),
+    (
+        "what was superseded by a record that both logs have lost is looked up",
+        what_was_cleaned_stays_superseded,
+        "compacted copy, unclean",
+        "newest_lost_on_both_sides",
+    ),
     ("the source is asked about refused records", a_refused_record_is_not_asked_about, "refused and parked", ""),
     (
         "an epoch may begin before the first copied record",

@@ -112,6 +112,7 @@ ONLY_COUNTED = {
     "the source is not asked about records that it has replaced",
     "batches of reassigned ordinals are compared",
     "a lost record has a place of its own",
+    "what was superseded by a record that both logs have lost is looked up",
     "the source is asked about refused records",
     "the source is asked about skipped records",
     "an epoch may begin before the first copied record",

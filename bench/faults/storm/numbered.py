@@ -20,15 +20,13 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Producer
 
+from bench.harness.load import DeliveryWatch
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.leash import tie_to
 
 _PACE_S = 0.1
 _STOP_S = 180.0
 _FLUSH_S = 60.0
-_STUCK_S = 40.0
-"""A producer that has records in flight and gets no acknowledgement for this time is replaced. After the loss of all
-brokers, an idempotent producer of librdkafka sometimes sends nothing any more, and reports no error."""
 
 
 @dataclass
@@ -151,8 +149,8 @@ class _Topic:
         self._bootstrap = bootstrap
         self._written = defaultdict[int, int](int)
         self._total = 0
-        self._began = self._progress = time.monotonic()
-        self._producer = self._new()
+        self._began = time.monotonic()
+        self._producer, self._watch = self._new(), DeliveryWatch()
 
     def _new(self) -> Producer:
         return Producer(
@@ -171,9 +169,7 @@ class _Topic:
     def tick(self) -> None:
         """Write what is due."""
         self._producer.poll(0)
-        if not len(self._producer):
-            self._progress = time.monotonic()
-        elif time.monotonic() > self._progress + _STUCK_S:
+        if self._watch.is_stuck(self._producer):
             self._replace()
         due = int((time.monotonic() - self._began) * self.topic.records_per_s)
         while self._total < due:
@@ -192,13 +188,13 @@ class _Topic:
                 return
             self._written[partition] += 1
             self._total += 1
+            self._watch.sent += 1
 
     def _replace(self) -> None:
         """Go on with another producer. Records in flight may arrive or not, and are not sent again."""
         self._producer.purge()
         self._producer.poll(0)
-        self._producer = self._new()
-        self._progress = time.monotonic()
+        self._producer, self._watch = self._new(), DeliveryWatch()
 
     def _deliver(self, error: object, message: Any, partition: int, number: int) -> None:
         if error is None:
@@ -206,7 +202,6 @@ class _Topic:
             numbers.append(number)
             offsets.append(message.offset())
             self.count += 1
-            self._progress = time.monotonic()
 
     def finish(self) -> Numbered:
         """Wait for what is in flight."""

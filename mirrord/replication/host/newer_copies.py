@@ -15,9 +15,6 @@ from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.existing_copies import is_own
 from mirrord.replication.lane.target.relocation_result import Located
 
-Side = tuple[Stretches, PartitionId]
-"""What reads a log, and the partition."""
-
 
 class NewerCopies(NamedTuple):
     """Source offsets [start, end) of records that the target lacks."""
@@ -30,14 +27,20 @@ class NewerCopies(NamedTuple):
 
 
 async def newer_copies(
-    source: Side, target: Side, record: LaneRecord, wanted: AskRebuild, located: Located
+    source: tuple[Stretches, PartitionId],
+    target: tuple[Stretches, PartitionId],
+    record: LaneRecord,
+    wanted: AskRebuild,
+    located: Located,
 ) -> NewerCopies:
-    """Return which of the missing records (`Located.missing`) must not be copied again, and for which this is not known.
+    """Return which missing records (`Located.missing`) must not be copied again, and for which this is not known.
 
-    The target's log cleaner has removed a record only if the log has a newer one with the same key. If the target has
-    no other record with this key where the missing one would be, the missing one was never appended, or what superseded
-    it has been lost. In both cases, it has to be copied. A copy whose source record is gone is older than every record
-    that the source still has with its key, because a log cleaner removes the oldest records of a key first.
+    `source` and `target` each consist of what reads the log, and the partition.
+
+    The target's log cleaner has removed a record only if the log has a newer one with the same key. Suppose that the
+    target has no other record with this key where the missing one would be. Then the missing one was never appended, or
+    what superseded it has been lost, and it has to be copied. A copy whose source record is gone is older than every
+    record that the source still has with its key, because a log cleaner removes the oldest records of a key first.
 
     Raises ReadFailed if one of the logs cannot be read at the moment, and ValueError if its records cannot be.
     """
