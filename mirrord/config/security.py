@@ -140,9 +140,11 @@ def _property(path: str, key: str, option: str | None = None) -> str:
 
 
 def token_address(found: object) -> str:
-    """Return the address of a token endpoint if it is an HTTP or HTTPS address. Otherwise, raise ValueError."""
-    if not isinstance(found, str) or not found.startswith(("https://", "http://")):
-        raise ValueError('an address such as "https://login.example.com/oauth2/token"')
+    """Return the address of a token endpoint if it is an HTTP or HTTPS address without a user name and password.
+    Otherwise, raise ValueError."""
+    scheme, _, rest = found.partition("://") if isinstance(found, str) else ("", "", "")
+    if not isinstance(found, str) or scheme not in {"https", "http"} or "@" in rest.partition("/")[0]:
+        raise ValueError('an address such as "https://login.example.com/token", without a user name and password')
     return found
 
 
@@ -156,7 +158,7 @@ SECRET = ValueKind(
     _reference,
     secret=True,
 )
-_TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address")
+_TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address", secret=True)
 
 
 class Security(msgspec.Struct, frozen=True):
