@@ -91,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - users never see a traceback; it is written to a file
-        return _fail(f"internal error: {type(error).__name__}: {error}; details in {_write_traceback()}", 1)
+        line = mask(f"{type(error).__name__}: {error}")
+        return _fail(f"internal error: {line}; details in {_write_traceback()}", 1)
 
 
 def parser(modules: dict[str, VerbModule]) -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ import sys
 import structlog
 
 from mirrord.cli.order_verbs import author
+from mirrord.cli.printing import clean
 from mirrord.config.schema import Config
 from mirrord.control.command_sender import NoAnswer
 from mirrord.ledger.store.cluster_access import ClusterAccess
@@ -46,14 +47,15 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
         raise EnvironmentFault(f"the daemon at {http} does not report what it is running")
     _check(http, terms, config)
     same = ", the same version" if terms.program == program() else ""
-    print(f"mirrord {program()} takes over from mirrord {terms.program} at {http}{same}", file=sys.stderr)
+    # Whoever can write to the ledger can name the address of another server, which then chooses what it answers.
+    print(clean(f"mirrord {program()} takes over from mirrord {terms.program} at {http}{same}"), file=sys.stderr)
     log.info("upgrade_begins", predecessor=http, before=terms.program, now=program())
     return Predecessor(http, terms.program, terms.daemon, author())
 
 
 def print_replacement(successor: Successor) -> None:
     """Print which daemon has replaced this daemon."""
-    print(f"mirrord {program()} is replaced by mirrord {successor.program} at {successor.http}", file=sys.stderr)
+    print(clean(f"mirrord {program()} is replaced by mirrord {successor.program} at {successor.http}"), file=sys.stderr)
 
 
 def _address(views: dict[str, LedgerView | MirrordError]) -> str:

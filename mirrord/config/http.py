@@ -58,7 +58,7 @@ class _TokensKind(ValueKind, frozen=True):
     def take(self, table: Table, name: str, default: Any) -> object:  # noqa: ARG002 - an absent array is empty
         """Return the tokens. Record a fault for each invalid table, and for each name that occurs twice."""
         found: list[HttpToken] = []
-        for each in table.tables(name):
+        for each in table.tables(name, secret=True):
             given: dict[str, Any] = {
                 field: key.kind.take(each, key_name, other) for field, key_name, key, other in keys_of(HttpToken)
             }

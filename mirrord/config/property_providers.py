@@ -6,6 +6,7 @@ recognizes them by their class names. Any other provider would be Java code, whi
 
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -25,6 +26,8 @@ CLASSES: dict[str, ProviderKind] = {
 UNDECLARED: dict[str, ProviderKind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
 """Provider names that work even if the file does not declare a provider with that name. Kafka, in contrast, leaves an
 expression with an undeclared provider unchanged."""
+MOST_BYTES = 16 << 20
+"""Maximum size of a file that contains secrets or properties."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
 
@@ -104,10 +107,28 @@ class Providers:
 
 def read_text(path: str) -> str:
     """Return a file's text. Raises EnvironmentFault if the file cannot be read."""
+    return decode(read_bytes(path))
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the contents of a file. Raises EnvironmentFault if it cannot be read, is not a regular file, or is larger
+    than `MOST_BYTES`. Reading a pipe could take forever, and so could reading a device."""
     try:
-        return decode(Path(path).read_bytes())
-    except OSError as error:
-        raise EnvironmentFault(f"the file {path} cannot be read: {error.strerror}") from None
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise EnvironmentFault(f"{path} is not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                contents = file.read(MOST_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:  # ValueError: the path contains a zero byte
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise EnvironmentFault(f"the file {path} cannot be read: {reason}") from None
+    if len(contents) > MOST_BYTES:
+        raise EnvironmentFault(f"the file {path} is larger than {MOST_BYTES >> 20} MiB")
+    return contents
 
 
 def read_property(path: str, key: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from mirrord.config.jaas import parse_jaas
 from mirrord.config.key_declarations import Key
-from mirrord.config.property_providers import read_property
+from mirrord.config.property_providers import read_bytes, read_property
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import BOOLEAN, TEXT, ValueKind, one_of
 from mirrord.model.errors import EnvironmentFault
@@ -78,7 +78,7 @@ class Secret(msgspec.Struct, frozen=True):
         """Return the secret. If it is in a file, line breaks at the end of the file are removed. From now on,
         this process masks the secret in everything that it writes.
 
-        Raises EnvironmentFault if the secret is missing or blank.
+        Raises EnvironmentFault if the secret is missing or blank, or is not text.
         """
         kind, _, name = self.reference.partition(":")
         match kind:
@@ -88,6 +88,8 @@ class Secret(msgspec.Struct, frozen=True):
                 text = _property(*name.split("#"))
             case _:
                 text = _file(name)
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise EnvironmentFault(f"the secret {self.reference} is not UTF-8 text")
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
             # The secret may be in a file that is still being written, or that holds only a byte order mark. It may also
             # be an empty value in a properties file. An empty token would grant access to every client.
@@ -114,18 +116,12 @@ def settings_below(settings: Mapping[str, S | Secret], folder: Path) -> dict[str
 def _variable(name: str) -> str:
     if name not in os.environ:
         raise EnvironmentFault(f"the environment variable {name} is not set")
-    try:
-        os.environ[name].encode()
-    except UnicodeEncodeError:
-        raise EnvironmentFault(f"the environment variable {name} is not UTF-8 text") from None
     return os.environ[name]
 
 
 def _file(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise EnvironmentFault(f"the file {name} cannot be read: {error.strerror}") from None
+        return read_bytes(name).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise EnvironmentFault(f"the file {name} is not UTF-8 text") from None
 
@@ -144,9 +140,11 @@ def _property(path: str, key: str, option: str | None = None) -> str:
 
 
 def token_address(found: object) -> str:
-    """Return the address of a token endpoint if it is an HTTP or HTTPS address. Otherwise, raise ValueError."""
-    if not isinstance(found, str) or not found.startswith(("https://", "http://")):
-        raise ValueError('an address such as "https://login.example.com/oauth2/token"')
+    """Return the address of a token endpoint if it is an HTTP or HTTPS address without a user name and password.
+    Otherwise, raise ValueError."""
+    scheme, _, rest = found.partition("://") if isinstance(found, str) else ("", "", "")
+    if not isinstance(found, str) or scheme not in {"https", "http"} or "@" in rest.partition("/")[0]:
+        raise ValueError('an address such as "https://login.example.com/token", without a user name and password')
     return found
 
 
@@ -160,7 +158,7 @@ SECRET = ValueKind(
     _reference,
     secret=True,
 )
-_TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address")
+_TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address", secret=True)
 
 
 class Security(msgspec.Struct, frozen=True):

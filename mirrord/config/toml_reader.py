@@ -207,16 +207,18 @@ class Table:
         found = self._take(key)
         return self._subtable(key, {} if found is _MISSING else found)
 
-    def tables(self, key: str, required: str = "") -> list["Table"]:
+    def tables(self, key: str, required: str = "", *, secret: bool = False) -> list["Table"]:
         """Return the tables of an array of tables. With `required`, record a fault if the array is absent or empty.
-        `required` is the text of the fault, which says what is missing."""
+        `required` is the text of the fault, which says what is missing. With `secret`, fault messages never show the
+        value."""
         found = self._take(key)
         if found is _MISSING or found == []:
             if required:
                 self.fault(key, f"missing; {required}")
             return []
         if not isinstance(found, list):
-            self.fault(key, f"found {shown(found)}; allowed: tables, each under its own [[{self.at(key)}]]")
+            value = "***" if secret else shown(found)
+            self.fault(key, f"found {value}; allowed: tables, each under its own [[{self.at(key)}]]")
             return []
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 

@@ -3,6 +3,7 @@ address of a daemon is read from the ledger, and a client that can write to the 
 
 import asyncio
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -133,7 +134,8 @@ class CommandSender:
         """Send a command to a daemon of a version without proofs, which `start --upgrade` replaces.
 
         Such a daemon accepts commands from its own machine without a token. The token is sent as it is only to an
-        address that this configuration names and that belongs to this machine.
+        address that this configuration names and that belongs to this machine, and only to a process of this user:
+        while no daemon is running, another user of the machine can listen on its port.
         """
         if self._address is None or not await _is_of_this_machine(self._address.host):
             raise CommandRefused(
@@ -141,7 +143,8 @@ class CommandSender:
                 "daemon's machine"
             )
         headers: dict[str, str] = {}
-        if self._config.token is not None and self._http == configured(self._config):
+        is_configured = self._http == configured(self._config)
+        if self._config.token is not None and is_configured and _is_port_of_this_user(self._address.port):
             headers["Authorization"] = f"Bearer {self._config.token.resolve()}"
         answer = await self._request(method, target, body, headers)
         if answer.status in {401, 403}:
@@ -188,6 +191,25 @@ async def _is_of_this_machine(host: str) -> bool:
     except OSError:
         return False
     return bool(found) and all(_is_own(str(address[0]).partition("%")[0]) for *_, address in found)
+
+
+def _is_port_of_this_user(port: int) -> bool:
+    """Return whether all processes of this machine that listen on a port belong to this user."""
+    listeners = [
+        each.pid
+        for each in psutil.net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
+    ]
+    # The process of a socket is known only if this user may see it.
+    return bool(listeners) and all(pid is not None and _owner(pid) == os.geteuid() for pid in listeners)
+
+
+def _owner(pid: int) -> int:
+    """Return the effective user of a process, or -1 if the process has ended."""
+    try:
+        return psutil.Process(pid).uids().effective
+    except psutil.Error:
+        return -1
 
 
 def _is_own(address: str) -> bool:

@@ -18,9 +18,12 @@ class ServerNames(msgspec.Struct, frozen=True):
 
     hosts: frozenset[str]
     ports: frozenset[int]
-    """Ports, other than the one on which a request arrives, that clients may name: for example, a proxy's port."""
+    """Ports, other than the one on which a request arrives, that clients may name together with a configured host: for
+    example, a proxy's port."""
     configured: frozenset[str] = frozenset()
     """The hosts that the configuration names."""
+    own: frozenset[HostPort] = frozenset()
+    """The server's own addresses."""
 
     @staticmethod
     def of(addresses: Iterable[HostPort], configured: Iterable[str]) -> "ServerNames":
@@ -30,7 +33,8 @@ class ServerNames(msgspec.Struct, frozen=True):
         names = {*LOCAL_NAMES, *(address.host for address in addresses), *(name for name, _ in known)}
         ports = {*(address.port for address in addresses), *(port for _, port in known if port is not None)}
         hosts = frozenset(name.lower().rstrip(".") for name in names)
-        return ServerNames(hosts, frozenset(ports), frozenset(name for name, _ in known))
+        own = frozenset(HostPort(address.host.lower().rstrip("."), address.port) for address in addresses)
+        return ServerNames(hosts, frozenset(ports), frozenset(name for name, _ in known), own)
 
     def accept(self, authority: str, arrived_at: HostPort) -> bool:
         """Return whether a request that names this server in its header Host may be answered. `arrived_at` is the
@@ -43,13 +47,16 @@ class ServerNames(msgspec.Struct, frozen=True):
         server must not be usable here.
 
         On each machine, `localhost` means a server of this machine. A proof for `localhost` that arrives from another
-        machine was made for a server there, which may have passed it on.
+        machine was made for a server there, which may have passed it on. The same applies to a port that only another
+        host is configured with: on this machine, another user may listen on it.
         """
         host, port = _split(authority)
         port = port or default_port
         if is_own_machine(host) and host not in self.configured and not is_own_machine(arrived_at.host):
             return False
-        return self.accept(authority, arrived_at) and (port == arrived_at.port or port in self.ports)
+        if port != arrived_at.port and HostPort(host, port) not in self.own:
+            return host in self.configured and port in self.ports and self.accept(authority, arrived_at)
+        return self.accept(authority, arrived_at)
 
 
 def _split(authority: str) -> tuple[str, int | None]:

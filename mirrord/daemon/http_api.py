@@ -195,9 +195,9 @@ class HttpServer:
                 web.get("/configuration", self._admitting("view", self._configuration)),
                 web.get("/groups", self._admitting("view", self._groups)),
                 web.get("/translate", self._admitting("view", self._translate)),
-                web.post("/stop", self._admitting("configure", self._stop)),
-                web.post("/apply", self._admitting("configure", self._apply)),
-                web.post("/order", self._admitting("operate", self._order)),
+                web.post("/stop", self._admitting("configure", self._stop, LONGEST_ORDER_BYTES)),
+                web.post("/apply", self._admitting("configure", self._apply, LONGEST_ORDER_BYTES)),
+                web.post("/order", self._admitting("operate", self._order, LONGEST_ORDER_BYTES)),
                 web.post("/handover", self._admitting("configure", self._handover, LONGEST_HANDOVER_BYTES)),
             ]
         )
@@ -271,8 +271,11 @@ class HttpServer:
         addresses = {address, advertised(address, self._http.advertised), self._listen or address}
         self._access = HttpAccess(self._http, self._local, self._clock, tuple(addresses))
 
-    def _admitting(self, need: Requirement, handler: Handler, longest_bytes: int = LONGEST_ORDER_BYTES) -> Handler:
-        """Return a handler that answers only requests that may be sent, with bodies of at most `longest_bytes`."""
+    def _admitting(self, need: Requirement, handler: Handler, longest_bytes: int = 0) -> Handler:
+        """Return a handler that answers only requests that may be sent, with bodies of at most `longest_bytes`.
+
+        Reading needs no body: otherwise, a client without a token could keep a connection busy by not sending it.
+        """
 
         async def handle(request: web.Request) -> web.StreamResponse:
             transport = request.transport

@@ -84,12 +84,18 @@ class Packed:
         return ordinals, offsets
 
     def inflate(self, number: int) -> RunColumns:
-        """Unpack the runs of the block with this number. The result is not cached."""
+        """Unpack the runs of the block with this number. The result is not cached. Raises zlib.error, IndexError or
+        ValueError if the data is damaged."""
         start = self._start + (self._ends[number - 1] if number else 0)
         block = self.packed[start : self._start + self._ends[number]]
         count = min(BLOCK_RUNS, self.count - number * BLOCK_RUNS) - 1
-        widths, columns = block[0], zlib.decompress(block[1:], -zlib.MAX_WBITS)
+        widths = block[0]
         width = count << (widths & 3)
+        length = width + (count << (widths >> 2))
+        # Whoever can write to the ledger can put a block of a kilobyte there that decompresses to a megabyte.
+        columns = zlib.decompressobj(-zlib.MAX_WBITS).decompress(block[1:], length + 1)
+        if len(columns) != length:
+            raise ValueError("a block of another length")
         steps = _numbers(columns[:width], _ORDINAL_CODES[widths & 3])
         gaps = _numbers(columns[width:], _OFFSET_CODES[widths >> 2])
         ordinals = array("q", accumulate(steps, initial=self.ordinals[number]))

@@ -69,6 +69,15 @@ class CheckedConnection(AIOKafkaConnection):
             self.replace_before = started + lifetime_ms / 1000 * _REPLACE_AT
         return answer
 
+    def _send_sasl_token(self, payload: bytes, expect_response: bool = True) -> Any:
+        """Refuse to send SASL messages without a header, as Kafka did before version 1.0.
+
+        aiokafka sends them so if the broker names no newer version of SaslHandshake. Their answers would bypass the
+        checks in `send`.
+        """
+        del payload, expect_response
+        raise SaslAuthenticationFailed("the broker has no SaslAuthenticate request, so it is older than Kafka 1.0")
+
 
 class _BoundedReader:
     """The stream of a checked connection. A broker can announce an answer of 2 GiB, and aiokafka would keep in memory
@@ -104,9 +113,12 @@ def check_scram(message: bytes) -> None:
     if "e" in fields:
         raise SaslAuthenticationFailed(f"the broker refuses the user: {fields['e'][:_LONGEST_REASON]!r}")
     if "i" in fields:
-        text, (low, high) = fields["i"][:_LONGEST_REASON], _ITERATIONS
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
-            raise SaslAuthenticationFailed(f"the broker asks for {text!r} iterations; allowed: {low:,} to {high:,}")
+        text, (low, high) = fields["i"], _ITERATIONS
+        # The length comes first: aiokafka would use all digits of a number with many leading zeros.
+        is_number = len(text) <= len(f"{high}") and text.isascii() and text.isdigit()
+        if not is_number or not low <= int(text) <= high:
+            shown = text[:_LONGEST_REASON]
+            raise SaslAuthenticationFailed(f"the broker asks for {shown!r} iterations; allowed: {low:,} to {high:,}")
 
 
 async def _create(host: str, port: int, **options: Any) -> CheckedConnection:

@@ -11,10 +11,10 @@ import hashlib
 import hmac
 import ssl
 import struct
-from pathlib import Path
 
 import msgspec
 
+from mirrord.config.property_providers import read_bytes
 from mirrord.model.errors import EnvironmentFault
 
 _JKS = b"\xfe\xed\xfe\xed"
@@ -50,10 +50,7 @@ def read_store(path: str, password: str | None, key_password: str | None = None)
 
     Raises EnvironmentFault if the file is missing or is not a key store, or if a password is wrong.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise EnvironmentFault(f"the key store {path} cannot be read: {error.strerror}") from None
+    data = read_bytes(path)
     try:
         if data.startswith(_JKS):
             return _jks(data, password, key_password)

@@ -5,6 +5,7 @@ tokens for brokers that require no signature."""
 
 import base64
 import json
+import math
 import time
 from typing import cast
 
@@ -12,10 +13,13 @@ from aiokafka.abc import AbstractTokenProvider
 
 from mirrord.config.security import Security
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.known_secrets import remember
 
 FETCH_S = 8.0
 """Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s within which a
 connection must be opened."""
+LONGEST_BYTES = 1 << 20
+"""Maximum size of an answer of the token endpoint."""
 _KEPT_SHARE = 0.8
 """A token is reused for additional connections until this share of its lifetime has passed."""
 _UNSIGNED_S = 3_600
@@ -76,13 +80,19 @@ async def _granted(security: Security, url: str) -> str:
         ):
             if answer.status != 200:
                 raise EnvironmentFault(f"{url} gives {security.username!r} no token: {answer.status} {answer.reason}")
-            document = cast(object, await answer.json(content_type=None))
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            body = bytearray()
+            async for piece in answer.content.iter_any():
+                body += piece
+                if len(body) > LONGEST_BYTES:
+                    raise EnvironmentFault(f"{url} answers with more than {LONGEST_BYTES} bytes")
+            document = cast(object, json.loads(body))
+    except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError) as error:
         raise EnvironmentFault(f"{url} did not issue a token: {error or type(error).__name__}") from None
     fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
     token, lifetime = fields.get("access_token"), fields.get("expires_in")
     if not isinstance(token, str) or not token:
         raise EnvironmentFault(f"{url} answered without an access_token")
-    if isinstance(lifetime, int | float):
+    remember(token)
+    if isinstance(lifetime, int | float) and math.isfinite(lifetime):
         _kept[key] = (token, time.monotonic() + lifetime * _KEPT_SHARE)
     return token

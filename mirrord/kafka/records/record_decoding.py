@@ -38,6 +38,12 @@ _OLD_CODECS = frozenset({GZIP, SNAPPY, LZ4})
 MOST_RECORDS = 1_000_000
 """Maximum number of records of a batch. Each record is an object that takes about 300 bytes, however small the record
 is, and a few kilobytes can contain millions of equal records."""
+MOST_HEADERS = 1_000_000
+"""Maximum number of headers of a batch's records together. Each header is an object that takes about 100 bytes, and can
+take two bytes in the batch."""
+_HEADER_BYTES = 2
+"""Size of the smallest header: the lengths of its name and of its value."""
+_VARINT_BYTES, _VARINT_MASK = 10, (1 << 64) - 1
 _MOST_OLD_BYTES = 32 << 20
 """Maximum decompressed size of a wrapper. It has no number of messages. Each message takes at least 26 bytes."""
 
@@ -57,9 +63,9 @@ def decode(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None
     """Return the records in buffer[start:end], which holds one batch, or messages of formats 0 and 1.
 
     If the broker has set the timestamps of a batch (LogAppendTime, KIP-32), all its records get the broker's append
-    time. Raises ValueError if the data cannot be read, or if the decompressed records are larger than `rebuild_bytes`
-    or more than `MOST_RECORDS`. `rebuild_bytes` is the limit of the flow to which the data belong. If they belong to no
-    flow, the limit is `bounded_decompression.MOST_BYTES`.
+    time. Raises ValueError if the data cannot be read, if the decompressed records are larger than `rebuild_bytes`, or
+    if there are more than `MOST_RECORDS` or `MOST_HEADERS`. `rebuild_bytes` is the limit of the flow to which the data
+    belong. If they belong to no flow, the limit is `bounded_decompression.MOST_BYTES`.
     """
     return read(buffer, start, end, rebuild_bytes)[1]
 
@@ -96,15 +102,61 @@ def _read_batch(data: bytes, most: int | None) -> tuple[int, list[DecodedRecord]
     if len(data) == HEADER_LENGTH:
         return codec, []  # a codec cannot decompress zero bytes
     header = Header(*cast(HeaderTuple, HEADER.unpack_from(data)))
-    if header.record_count > MOST_RECORDS:
-        raise TooLarge(f"it contains {header.record_count:,} records, more than {MOST_RECORDS:,}")
-    if codec:
-        batch = DefaultRecordBatch(_decompressed(codec, header, data, most))
-    records = [
-        DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
-        for record in cast(Iterator[_AioRecord], iter(batch))
-    ]
+    _check_count(header.record_count)
+    plain = _decompressed(codec, header, data, most) if codec else memoryview(data)
+    _check_large_records(plain, header.record_count)
+    records: list[DecodedRecord] = []
+    headers = 0
+    for record in cast(Iterator[_AioRecord], iter(DefaultRecordBatch(plain) if codec else batch)):
+        headers += len(record.headers)
+        if headers > MOST_HEADERS:
+            raise _too_many_headers()
+        records.append(DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers))
     return codec, records
+
+
+def _check_count(records: int) -> None:
+    if records > MOST_RECORDS:
+        raise TooLarge(f"it contains {records:,} records, more than {MOST_RECORDS:,}")
+
+
+def _check_large_records(plain: memoryview, count: int) -> None:
+    """Raise TooLarge if a single record has too many headers. aiokafka's class would create all of them at once. Only a
+    large record can contain so many, so most batches are not read."""
+    at = HEADER_LENGTH
+    for _ in range(count):
+        if len(plain) - at <= _HEADER_BYTES * MOST_HEADERS:
+            return
+        length, start = _varint(plain, at)
+        if length > _HEADER_BYTES * MOST_HEADERS and _headers(plain, start + 1) > MOST_HEADERS:
+            raise _too_many_headers()
+        at = start + max(length, 0)
+
+
+def _headers(plain: memoryview, at: int) -> int:
+    """Return the number of headers of a record. `at` is the position of the record's timestamp delta, after the length
+    and the attributes."""
+    _, at = _varint(plain, at)
+    _, at = _varint(plain, at)  # the offset delta
+    for _ in ("key", "value"):
+        length, at = _varint(plain, at)
+        at += max(length, 0)
+    return _varint(plain, at)[0]
+
+
+def _varint(plain: memoryview, at: int) -> tuple[int, int]:
+    """Return the signed varint at plain[at], and the position after it."""
+    coded = 0
+    for index, byte in enumerate(plain[at : at + _VARINT_BYTES]):
+        coded |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            coded &= _VARINT_MASK  # aiokafka drops further bits, too
+            return (coded >> 1) ^ -(coded & 1), at + index + 1
+    raise ValueError("a varint has no end")
+
+
+def _too_many_headers() -> TooLarge:
+    return TooLarge(f"its records contain more than {MOST_HEADERS:,} headers")
 
 
 def _decompressed(codec: int, header: Header, data: bytes, most: int | None) -> memoryview:
@@ -125,6 +177,7 @@ def _read_old(data: bytes, most: int | None) -> tuple[int, list[DecodedRecord]]:
         if message.codec:
             codec = message.codec
             messages = inside(message, _unpack(message, most))
+            _check_count(len(messages))
             if messages[-1].offset != message.offset:
                 raise ValueError(f"the last message inside the one at offset {message.offset} has a different offset")
         records += [DecodedRecord(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]

@@ -26,6 +26,7 @@ from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
+from mirrord.kafka.records.bounded_decompression import TooLarge
 from mirrord.kafka.records.record_decoding import decode as decode_records
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.topics import AskAgain, LedgerTopics, TopicLeader
@@ -33,6 +34,8 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 4 << 20
+FOREIGN_AT_ONCE = 100_000
+"""Maximum number of records of other clients that one read returns. A batch of a few kilobytes can contain millions."""
 BATCH_BYTES = 512 << 10
 """Maximum size in bytes of a batch that combines several records. A single record may be larger."""
 EMPTY_LOOKS = 2
@@ -221,8 +224,12 @@ class PartitionReader:
             if not batches:
                 return self._behind_nothing(fetched.high_watermark)
             self._empty = 0
-            last = batches[-1]
-            return _LogRead(list(self._records(buffer, batches)), last[3] + 1, last[6][2])
+            read = _LogRead([], self.position, self.last_epoch)
+            for batch in batches:
+                read = self._with_batch(read, buffer, batch)
+                if read.position <= batch[3]:
+                    break
+            return read
         except BaseException:
             self._to_leader.forget()
             raise
@@ -245,22 +252,31 @@ class PartitionReader:
             raise AskAgain(f"{leader.topic}: the broker returned nothing")
         return buffers[0], response.partitions[0]
 
-    def _records(self, buffer: Bytes, batches: Sequence[ScannedBatch]) -> Iterator[LogRecord]:
-        for start, end, base, last, _, attributes, header in batches:
-            if attributes & CONTROL:
-                # Another client has written in a transaction. In a log in which every record must exist, its marker
-                # takes the place of a record that mirrord did not write.
-                if not self._compacted:
-                    marked = range(max(base, self.position), last + 1)
-                    yield from (LogRecord(offset, None, None, header[2]) for offset in marked)
-                continue
-            try:
-                records = decode_records(buffer, start, end)
-            except ValueError as error:
-                raise AskAgain(f"the data read at offset {self.position} is not a record batch: {error}") from error
-            for record in records:
-                if record.offset >= self.position:
-                    yield LogRecord(record.offset, record.key, record.value, header[2])
+    def _with_batch(self, read: _LogRead, buffer: Bytes, batch: ScannedBatch) -> _LogRead:
+        """Add the records of a batch to a result. If the batch contains very many records that mirrord did not write,
+        only the first ones are added."""
+        start, end, base, last, _, attributes, header = batch
+        if attributes & CONTROL:  # another client has written in a transaction
+            return self._with_foreign(read, base, last, header[2])
+        try:
+            records = decode_records(buffer, start, end)
+        except (TooLarge, UnicodeDecodeError):
+            # mirrord writes neither such large batches nor headers, whose names may be anything but UTF-8.
+            return self._with_foreign(read, base, last, header[2])
+        except ValueError as error:
+            raise AskAgain(f"the data read at offset {self.position} is not a record batch: {error}") from error
+        known = (LogRecord(each.offset, each.key, each.value, header[2]) for each in records)
+        read.records.extend(each for each in known if each.offset >= read.position)
+        return _LogRead(read.records, last + 1, header[2])
+
+    def _with_foreign(self, read: _LogRead, base: int, last: int, leader_epoch: int) -> _LogRead:
+        """Add what takes the place of records that mirrord did not write, in a log in which every record must exist."""
+        if self._compacted:
+            return _LogRead(read.records, last + 1, leader_epoch)
+        begin = max(base, read.position)
+        end = min(last + 1, begin + FOREIGN_AT_ONCE)
+        read.records.extend(LogRecord(offset, None, None, leader_epoch) for offset in range(begin, end))
+        return _LogRead(read.records, end, leader_epoch)
 
     def _limits(self) -> fetch.FetchLimits:
         wait_ms = FETCH_WAIT_MS

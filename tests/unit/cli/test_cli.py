@@ -17,6 +17,7 @@ from mirrord.cli import main as cli
 from mirrord.cli import number_formats, reference_page, status_tables, status_watch
 from mirrord.cli.verbs import move, start
 from mirrord.config.loader import load_file
+from mirrord.config.security import Secret
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.model.status import (
@@ -315,6 +316,17 @@ def test_an_internal_error_leaves_its_traceback_in_a_file(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("mirrord: internal error: RuntimeError: broken; details in ")
     assert "Traceback" in Path(line.rpartition(" in ")[2]).read_text()
+
+
+def test_an_internal_error_shows_no_secret(
+    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORD_TEST_SECRET", "swordfish-1")
+    Secret.parse("env:MIRRORD_TEST_SECRET").resolve()
+    assert failing(RuntimeError("refused: user=u password=swordfish-1")) == 1
+    line = capsys.readouterr().err
+    assert "RuntimeError: refused: user=u password=***; details in" in line
+    assert "swordfish-1" not in line + Path(line.strip().rpartition(" in ")[2]).read_text()
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
         ("[ray]\ndashboard = 1", "ray.dashboard: found 1; allowed: true or false"),
         ('[http]\nlisten = "8182"', 'http.listen: found "8182"; allowed: host:port'),
         ('[http]\ntoken = "hunter2"', "http.token: found ***; allowed: a reference"),
-        ("[http]\ntokens = 3", "http.tokens: found 3; allowed: tables, each under its own [[http.tokens]]"),
+        ("[http]\ntokens = 3", "http.tokens: found ***; allowed: tables, each under its own [[http.tokens]]"),
         ('[http]\nnames = ["a b"]', 'http.names[0]: found "a b"; allowed: a host name, with or without a port'),
         (
             '[[http.tokens]]\nname = "local"',
@@ -131,6 +131,7 @@ def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
         ('[http.tls]\nkey = "env:K"', "http.tls.certificate: missing although key is set; allowed: a reference"),
         ('[http.tls]\ncertificate = "env:K"', "http.tls.key: missing although certificate is set"),
         ('[http.tls]\nclient_ca = "env:K"', "http.tls.certificate: missing although client_ca is set"),
+        ('[http]\ntokens = "hunter2"', "http.tokens: found ***; allowed: tables"),
         ('[[http.tokens]]\ntoken = "hunter2"', "http.tokens[0].token: found ***; allowed: a reference"),
         ('[[http.tokens]]\nrol = "view"', 'http.tokens[0].rol: unknown key; did you mean "role"?'),
         (
@@ -180,7 +181,7 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
         ),
         (
             'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", token_url = "login" }',
-            'security.token_url: found "login"; allowed: an address such as',
+            "security.token_url: found ***; allowed: an address such as",
         ),
         (
             'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", password = "env:X", '
@@ -198,6 +199,10 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
             'security.unsigned: has no effect with mechanism "PLAIN"; "OAUTHBEARER" uses it',
         ),
         ("security = { check_hostname = false }", "security.check_hostname: has no effect with protocol"),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", token_url = "https://me:hunter2@login/" }',
+            "security.token_url: found ***; allowed: an address such as",
+        ),
         ('security = "PLAIN me hunter2"', "clusters.eu.security: found a string; allowed: a table"),
         (
             'security = { password = "hunter2" }',

@@ -1,9 +1,11 @@
 """A secret is a reference: it prints as ***, and only the process that connects reads its value."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from mirrord.config import property_providers
 from mirrord.config.property_providers import Providers
 from mirrord.config.security import Secret
 from mirrord.model.errors import EnvironmentFault
@@ -69,6 +71,35 @@ def test_an_empty_secret_is_none(text: str, tmp_path: Path, monkeypatch: pytest.
     for reference in ("env:MIRRORD_TEST", f"file:{tmp_path}/file", f"{properties}key", f"{properties}login#password"):
         with pytest.raises(EnvironmentFault, match=f"the secret {reference} is empty"):
             Secret.parse(reference).resolve()
+
+
+def test_what_is_no_text_is_named_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "properties").write_text("key = ${env:MIRRORD_TEST}\n")
+    monkeypatch.setenv("MIRRORD_TEST", "hunter2\udcff")
+    for reference in ("env:MIRRORD_TEST", f"properties:{tmp_path}/properties#key"):
+        with pytest.raises(EnvironmentFault, match=f"^the secret {reference} is not UTF-8 text$"):
+            Secret.parse(reference).resolve()
+
+
+@pytest.mark.parametrize("kind", ["file:{}", "properties:{}#key"])
+def test_only_regular_files_of_a_moderate_size_are_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a pipe or a device would take forever, and a daemon reads tokens while it answers requests."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    (tmp_path / "large").write_text("key = hunter2")
+    monkeypatch.setattr(property_providers, "MOST_BYTES", 10)
+    for path, reason in [
+        (f"{tmp_path}/pipe", "is not a regular file"),
+        (f"{tmp_path}/link", "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        (f"{tmp_path}", "is not a regular file"),
+        (f"{tmp_path}/a\0b", "cannot be read: embedded null byte"),
+        (f"{tmp_path}/large", "is larger than 0 MiB"),
+    ]:
+        with pytest.raises(EnvironmentFault, match=reason):
+            Secret.parse(kind.format(path)).resolve()
 
 
 def test_a_file_of_a_directory(tmp_path: Path) -> None:

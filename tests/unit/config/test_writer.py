@@ -122,7 +122,7 @@ SECURITIES = (
         st.just("OAUTHBEARER"),
         TEXTS,
         SECRETS,
-        token_url=TEXTS.map("https://".__add__),
+        token_url=TEXTS.map("https://login/".__add__),
         scope=TEXTS,
     )
 )

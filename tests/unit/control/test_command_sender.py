@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -18,6 +21,7 @@ from mirrord.supervision.daemon_http_client import ask_status, order_stop
 from mirrord.supervision.standby_config_check import StandbyLook
 from tests.fixtures.supervision import eventually
 
+NOBODY = 65534
 TOKEN = "the token that must not leave"
 CLUSTER = ClusterConfig(("127.0.0.1:1",), Security())
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
@@ -158,6 +162,37 @@ async def test_only_the_address_of_the_configuration_on_this_machine_gets_the_to
         named = settings(address) if not advertises else settings(HostPort("0.0.0.0", address.port), address)
         await order_stop(f"http://{address}", config(named))
     assert f"Authorization: Bearer {TOKEN}".encode() in heard[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_a_process_of_another_user_at_the_configured_address_does_not_get_the_token() -> None:
+    """While no daemon is running, each user of the machine can listen on its port, and know no challenges."""
+    program = f"""
+import os, socket
+os.setuid({NOBODY})
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+for _ in range(2):
+    with listening.accept()[0] as client:
+        heard = client.recv(65536)
+        print(heard, flush=True)
+        status = 404 if b"/challenge" in heard else 202
+        client.sendall(b"HTTP/1.1 %d X\\r\\nContent-Length: 2\\r\\n\\r\\n{{}}" % status)
+"""
+    other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    address = HostPort("127.0.0.1", int(other.stdout.readline()))
+    asyncio.run(order_stop(f"http://{address}", config(settings(address))))
+    heard = other.communicate(timeout=10)[0]
+    assert "POST /stop" in heard
+    assert TOKEN not in heard
+
+
+def test_a_port_that_nobody_uses_is_of_no_user() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert command_sender._is_port_of_this_user(port)  # pyright: ignore[reportPrivateUsage]
+    assert not command_sender._is_port_of_this_user(port)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_former_version_elsewhere_is_not_sent_the_token(monkeypatch: pytest.MonkeyPatch) -> None:

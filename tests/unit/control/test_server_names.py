@@ -62,6 +62,10 @@ def test_names_of_others(host: str) -> None:
         ("127.0.0.2:8182", False),
         ("0.0.0.0:8182", False),
         ("mirror.example.com:443", True),
+        ("alias:443", True),
+        ("mirror-1:8182", True),
+        ("mirror-1:443", False),
+        ("10.0.0.5:443", False),
         ("localhost:9999", False),
         ("10.0.0.5:9999", False),
         ("localhost", False),
@@ -69,6 +73,12 @@ def test_names_of_others(host: str) -> None:
 )
 def test_a_proof_for_another_port_or_machine_is_for_another_server(host: str, means: bool) -> None:
     assert NAMES.mean(host, HERE, 80) is means
+
+
+@pytest.mark.parametrize("host", ["localhost:443", "127.0.0.1:443", "[::1]:443", "0.0.0.0:443"])
+def test_the_port_of_a_proxy_is_not_one_of_this_machine(host: str) -> None:
+    """On this machine, another user can listen on that port, and pass on a proof that was made for it."""
+    assert not NAMES.mean(host, HostPort("127.0.0.1", 8182), 80)
 
 
 def test_an_address_of_version_6_may_contain_one_of_version_4() -> None:

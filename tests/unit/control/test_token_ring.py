@@ -119,9 +119,7 @@ def test_a_token_that_is_no_text_stops_no_other_client(tmp_path: Path, monkeypat
     tokens = TokenRing(http, local)
     assert tokens.caller_of_token(LONG, None) is None
     assert tokens.caller_of_proof(prove("local", local.token, "n", LINE, b""), LINE) == Caller("local", "configure")
-    assert list(token_faults(http)) == [
-        "http.tokens[0] (bad): the environment variable MIRRORD_TEST_TOKEN is not UTF-8 text"
-    ]
+    assert list(token_faults(http)) == ["http.tokens[0] (bad): the secret env:MIRRORD_TEST_TOKEN is not UTF-8 text"]
 
 
 def test_an_unusable_token_is_logged_once(tmp_path: Path) -> None:

@@ -106,6 +106,17 @@ async def test_a_slow_body_ends(world: World) -> None:
     assert world.daemon.stopped == 0
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/challenge", "/status"])
+async def test_a_stranger_keeps_no_connection_busy_with_a_body(
+    world: World, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy connection is not closed for a new one, so bodies that never arrive would keep all others out."""
+    monkeypatch.setattr(http_api, "WHOLE_S", 60.0)
+    head = f"GET {path} HTTP/1.1\r\nHost: {world.authority}\r\nContent-Length: 1\r\n\r\n"
+    status, answer = await raw(world, head.encode())
+    assert (status, answer["error"]) == (413, "at most 0 bytes are allowed")
+
+
 async def test_too_many_connections_close_the_ones_that_wait_longest(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +282,7 @@ async def test_an_error_inside_is_told_without_its_details(world: World, monkeyp
         ("Content-Encoding: gzip\r\nContent-Length: 4", b"abcd"),
         ("Content-Encoding: gzip\r\nContent-Length: 30604", gzip.compress(b"\0" * (30 << 20)).ljust(30604)),
         ("Content-Length: 40", b"abcd"),
+        ("Content-Length: 1", b"a"),
     ],
 )
 async def test_bodies_of_strangers_fill_no_log(world: World, head: str, body: bytes) -> None:

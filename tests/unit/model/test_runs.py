@@ -1,4 +1,8 @@
 import random
+import struct
+import tracemalloc
+import zlib
+from array import array
 from contextlib import suppress
 from itertools import pairwise
 from unittest.mock import patch
@@ -8,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.model import runs as runs_module
+from mirrord.model.run_codec import Packed, pack
 from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS
 from mirrord.model.runs import Run, Runs
 from tests.fixtures.attic import MemoryAttic, no_room, scarce
@@ -124,6 +129,20 @@ def test_columns_that_do_not_follow_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError, match=r"runs"):
         lane.extend_columns(packed)
     assert lane == runs((5, 10))
+
+
+def test_a_block_that_decompresses_to_more_than_its_runs_is_refused() -> None:
+    """A pack of 64 KiB would otherwise take 64 MiB of memory."""
+    packed = pack(array("q", [0, 5]), array("q", [10, 20]), ())
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = b"\0" + deflate.compress(bytes(64 << 20)) + deflate.flush()
+    head = packed[:28] + struct.pack("<qqq", 0, 10, len(block))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="damaged packed runs: a block of another length"):
+        Packed(head + block).unpack()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_damaged_packs_are_refused() -> None:

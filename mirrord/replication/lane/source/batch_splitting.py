@@ -172,9 +172,12 @@ def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
         return None
     is_cut = False
     while len(rebuilt.data) > lane.refusal.largest and (count := sum(length for _, length in rebuilt.pieces)) > 1:
-        is_cut = True
         fits = count * lane.refusal.largest // len(rebuilt.data)
-        fewer = lane.rebuild(msgspec.structs.replace(wanted, most=max(1, min(fits, count - 1))))
+        # If the records had the same size, as many as `fits` would be right. Each attempt reads the whole source batch,
+        # so after a wrong estimate, at most half as many are tried.
+        most = count // 2 if is_cut else count - 1
+        is_cut = True
+        fewer = lane.rebuild(msgspec.structs.replace(wanted, most=max(1, min(fits, most))))
         if fewer is None:
             break
         rebuilt = fewer

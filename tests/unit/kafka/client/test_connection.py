@@ -60,7 +60,9 @@ async def server(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncGe
     listening.close()
 
 
-def broker(sasl_error: int = 0, lifetime_ms: int = 0, metadata_versions: tuple[int, int] = (0, 13)) -> Serve:
+def broker(
+    sasl_error: int = 0, lifetime_ms: int = 0, metadata_versions: tuple[int, int] = (0, 13), sasl_version: int = 1
+) -> Serve:
     """A broker that knows ApiVersions, the SASL requests, and echoes the rest."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +71,7 @@ def broker(sasl_error: int = 0, lifetime_ms: int = 0, metadata_versions: tuple[i
             request = await reader.readexactly(size)
             api, _, correlation_id = struct.unpack_from(">hhi", request)
             if api == 18:
-                versions = [(17, 0, 1), (18, 0, 4), (36, 0, 1), (3, *metadata_versions)]
+                versions = [(17, 0, sasl_version), (18, 0, 4), (36, 0, 1), (3, *metadata_versions)]
                 body = struct.pack(">hi", 0, len(versions)) + b"".join(struct.pack(">hhh", *row) for row in versions)
             elif api == 17:
                 body = struct.pack(">hih", 0, 1, 5) + b"PLAIN"
@@ -191,6 +193,13 @@ async def test_a_mechanism_that_the_broker_does_not_have() -> None:
             await open_to(port, scram)
 
 
+async def test_a_sasl_exchange_without_checks_is_refused() -> None:
+    """In version 0 of SaslHandshake, the messages of the exchange have no headers, and nothing would check them."""
+    async with server(broker(sasl_version=0)) as port:
+        with pytest.raises(AuthenticationFailed, match=r"refuses 'mirrord' by PLAIN: .* older than Kafka 1\.0"):
+            await open_to(port, SASL)
+
+
 @pytest.mark.parametrize(
     ("first", "final", "line"),
     [
@@ -200,6 +209,7 @@ async def test_a_mechanism_that_the_broker_does_not_have() -> None:
         ("s=c2FsdA==,i=2147483647", b"", "the broker asks for '2147483647' iterations"),
         (f"s=c2FsdA==,i={1 << 32}", b"", "the broker asks for '4294967296' iterations"),
         ("s=c2FsdA==,i=" + "9" * 5_000, b"", "iterations; allowed"),
+        ("s=c2FsdA==,i=" + "0" * 96 + "4096" + "00000", b"", "iterations; allowed"),
         ("s=c2FsdA==,i=-5000", b"", "the broker asks for '-5000' iterations"),
         ("s=c2FsdA==,i=\x1b[2J", b"", r"the broker asks for '\x1b[2J' iterations"),
         ("e=unknown-user", b"", "the broker refuses the user: 'unknown-user'"),

@@ -62,6 +62,22 @@ async def test_client_credentials_and_a_token_that_is_kept() -> None:
     assert asked[1] == (basic, {"grant_type": "client_credentials"})
 
 
+async def test_a_token_is_masked_and_expires() -> None:
+    asked = 0
+
+    async def give(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.Response(text=f'{{"access_token": "eyJ-{asked}-secret", "expires_in": Infinity}}')
+
+    app = web.Application()
+    app.router.add_post("/token", give)
+    async with TestServer(app, host="127.0.0.1") as server:
+        url = str(server.make_url("/token"))
+        assert [await token_of(token_url=url) for _ in range(2)] == ["eyJ-1-secret", "eyJ-2-secret"]
+    assert str(EnvironmentFault("the broker refuses eyJ-2-secret")) == "the broker refuses ***"
+
+
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
@@ -69,6 +85,8 @@ async def test_client_credentials_and_a_token_that_is_kept() -> None:
         (200, "{}", "answered without an access_token"),
         (200, "[]", "answered without an access_token"),
         (200, "no json", "did not issue a token: "),
+        (200, "[" * 100_000, "did not issue a token: "),
+        (200, " " * (1 << 20) + "{}", "answers with more than 1048576 bytes"),
     ],
 )
 async def test_no_token(status: int, body: str, reason: str) -> None:

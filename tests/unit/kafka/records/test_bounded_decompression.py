@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from typing import cast
 
 import cramjam
@@ -17,9 +18,10 @@ from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, HEADER_LENGTH, Header, HeaderTuple
-from mirrord.kafka.records import bounded_decompression
+from mirrord.kafka.records import bounded_decompression, record_decoding
 from mirrord.kafka.records.bounded_decompression import GZIP, LZ4, SNAPPY, ZSTD, TooLarge, decompress
 from mirrord.kafka.records.record_decoding import decode
+from tests.fixtures.old_messages import Message, messages
 
 ENCODERS = {GZIP: gzip_encode, SNAPPY: snappy_encode, LZ4: lz4_encode, ZSTD: zstd_encode}
 MIB = 1 << 20
@@ -129,6 +131,67 @@ def test_too_many_records_are_not_read() -> None:
     struct.pack_into(">I", data, 17, checksum(memoryview(data)[HEAD_OFFSET:]))
     with pytest.raises(TooLarge, match="it contains 1,000,001 records, more than 1,000,000"):
         decode(data, 0, len(data))
+
+
+def test_too_many_old_messages_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = messages(1, [Message(offset, 0, None, b"") for offset in range(11)], GZIP)
+    assert len(decode(data, 0, len(data))) == 11
+    monkeypatch.setattr(record_decoding, "MOST_RECORDS", 10)
+    with pytest.raises(TooLarge, match="it contains 11 records, more than 10"):
+        decode(data, 0, len(data))
+
+
+def varint(number: int) -> bytes:
+    coded = (number << 1) ^ (number >> 63)
+    parts = bytearray()
+    while coded > 0x7F:
+        parts.append(coded & 0x7F | 0x80)
+        coded >>= 7
+    return bytes((*parts, coded))
+
+
+def long_varint(number: int) -> bytes:
+    """Ten bytes that a decoder of 64 bits reads as the number. The highest bits are superfluous."""
+    coded = number << 1 | 0x7E << 63
+    return bytes(coded >> 7 * index & 0x7F | (0x80 if index < 9 else 0) for index in range(10))
+
+
+def headed(counts: list[int], value: bytes = b"", size: Callable[[int], bytes] = varint) -> bytes:
+    """A batch whose records have these numbers of headers. Each header takes two bytes: no name, and no value."""
+    records = b""
+    for delta, count in enumerate(counts):
+        body = b"\0\0" + varint(delta) + varint(-1) + varint(len(value)) + value + varint(count) + b"\0\x01" * count
+        records += size(len(body)) + body
+    packed = bytes(zstd_encode(records))
+    head = HEADER.pack(0, 49 + len(packed), 0, 2, 0, ZSTD, len(counts) - 1, 0, 0, -1, -1, -1, len(counts))
+    data = bytearray(head + packed)
+    struct.pack_into(">I", data, 17, checksum(memoryview(data)[HEAD_OFFSET:]))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("size", [varint, long_varint])
+@pytest.mark.parametrize("counts", [[30_000], [5, 10_001, 5], [4, 30_000], [5_000, 5_001], [3, *([1_000] * 11)]])
+def test_too_many_headers_are_not_read(
+    counts: list[int], size: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_decoding, "MOST_HEADERS", 10_000)
+    data = headed(counts, size=size)
+    tracemalloc.start()
+    with pytest.raises(TooLarge, match="its records contain more than 10,000 headers"):
+        decode(data, 0, len(data))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000 * 110 + len(data)
+
+
+@pytest.mark.parametrize(("counts", "value"), [([10_000], b""), ([4_000] * 2, b"v"), ([1, 2, 0], bytes(30_000))])
+@pytest.mark.parametrize("size", [varint, long_varint])
+def test_many_headers_and_large_records_are_read(
+    counts: list[int], value: bytes, size: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_decoding, "MOST_HEADERS", 10_000)
+    data = headed(counts, value, size)
+    assert [len(record.headers) for record in decode(data, 0, len(data))] == counts
 
 
 def test_a_bomb_does_not_fill_the_memory() -> None:

@@ -341,8 +341,9 @@ async def test_the_same_version_is_allowed_and_reported(
         return {"eu-us": Held(OLD)}
 
     async def answer(*_: object) -> HandoverAnswer:
-        return HandoverAnswer(terms=TERMS)
+        return HandoverAnswer(terms=terms[-1])
 
+    terms = [TERMS]
     monkeypatch.setattr(start_upgrade, "LedgerView", Held)
     monkeypatch.setattr(start_upgrade, "read_ledgers", read)
     monkeypatch.setattr(start_upgrade, "hand_over", answer)
@@ -352,6 +353,12 @@ async def test_the_same_version_is_allowed_and_reported(
     assert errors == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
     start_upgrade.print_replacement(Successor(NEW, "2.0"))
     assert capsys.readouterr().err == f"mirrord {program()} is replaced by mirrord 2.0 at {NEW}\n"
+    # The answer of another server, whose address a client has written to the ledger.
+    terms.append(msgspec.structs.replace(TERMS, program="\x1b[2J1.0"))
+    await start_upgrade.find_predecessor(config, ClusterAccess(config))
+    assert capsys.readouterr().err == f"mirrord {program()} takes over from mirrord ?[2J1.0 at {OLD}\n"
+    start_upgrade.print_replacement(Successor(NEW, "\x9b2J"))
+    assert capsys.readouterr().err == f"mirrord {program()} is replaced by mirrord ?2J at {NEW}\n"
 
 
 @pytest.mark.parametrize("other", ["dry_run", "until_caught_up"])
