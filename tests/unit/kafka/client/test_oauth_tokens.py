@@ -26,7 +26,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def token_of(**more: object) -> str:
-    provider: Any = client_options(msgspec.structs.replace(BEARER, **more))["sasl_oauth_token_provider"]
+    provider: Any = client_options(msgspec.structs.replace(BEARER, **more)).get("sasl_oauth_token_provider")
     return await provider.token()
 
 
