@@ -40,6 +40,7 @@ from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.standing_orders import Order
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.run_archive import decode_manifest
 from mirrord.ledger.store.seal import Seal, SigningKey
 from mirrord.model.errors import ConfigError
@@ -135,7 +136,7 @@ def _ledger() -> Iterator[Fuzzed]:
         name = key.decode(errors="replace")
         Kept().note(name, decode_state(name, value))
         found = StateTopicRows()
-        found.take(name, value)
+        found.take(StateRow(name, value))
         return restore(found.read())
 
     def packed(data: bytes) -> object:

@@ -2,8 +2,18 @@
 it once was, or if it does not account for records in the target topics."""
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerWentBack
+from mirrord.ledger.errors import (
+    LedgerCorrupt,
+    LedgerMissing,
+    LedgerWentBack,
+    NotSigned,
+    SignedLedger,
+    TooNew,
+    UnknownKey,
+)
 from mirrord.ledger.store.cluster_access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ledger_topic, state_topic
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.start_offset_preview import find_beginnings
 
@@ -13,11 +23,18 @@ PATIENCE_S = 30.0
 async def lost(config: Config, flow: FlowConfig) -> str:
     """Return what is wrong with the flow's ledger, or an empty string if the ledger is complete.
 
-    Raises EnvironmentFault if the state of the ledger cannot be determined.
+    Raises EnvironmentFault if the state of the ledger cannot be determined, for example because a key is missing in the
+    configuration.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
+    except (NotSigned, SignedLedger, TooNew, UnknownKey) as error:
+        # The facts are there. They are only not readable with this configuration, or by this version.
+        raise EnvironmentFault(
+            f"{error}. The ledger is not lost, so it is not rebuilt. If it has to be given up nevertheless, delete its "
+            f"topics {ledger_topic(flow.name)} and {state_topic(flow.name)} first"
+        ) from error
     except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
         return str(error)
     try:

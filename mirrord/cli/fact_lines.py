@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact, RangeRepaired
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped
+from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped, StateRecordSkipped
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -85,7 +85,7 @@ def describe(fact: AnyFact, name: LaneName) -> str:
             return f"lease {fact.epoch} released"
         case TargetProbed():
             return _describe_probe(fact)
-        case ConfigChanged() | CommandGiven() | RecordSkipped() | LedgerSigned():
+        case ConfigChanged() | CommandGiven() | RecordSkipped() | StateRecordSkipped() | LedgerSigned():
             return _describe_config(fact)
         case AclsPlanned():
             return f"ACLs about to be added: {_listed(fact.rules)}"
@@ -97,11 +97,17 @@ def describe(fact: AnyFact, name: LaneName) -> str:
             return f"{name(fact.lane)}: {line}"
 
 
-def _describe_config(fact: ConfigChanged | CommandGiven | RecordSkipped | LedgerSigned) -> str:
+def _describe_of_ledger(fact: RecordSkipped | StateRecordSkipped | LedgerSigned) -> str:
     if isinstance(fact, LedgerSigned):
         return f"the ledger is signed from here on, {_by(fact.origin)}"
-    if isinstance(fact, RecordSkipped):
-        return f"the record at ledger offset {fact.offset} is skipped, {_by(fact.origin)}"
+    if isinstance(fact, StateRecordSkipped):
+        return f"the record {fact.key!r} at offset {fact.offset} of the state topic is skipped, {_by(fact.origin)}"
+    return f"the record at ledger offset {fact.offset} is skipped, {_by(fact.origin)}"
+
+
+def _describe_config(fact: ConfigChanged | CommandGiven | RecordSkipped | StateRecordSkipped | LedgerSigned) -> str:
+    if isinstance(fact, RecordSkipped | StateRecordSkipped | LedgerSigned):
+        return _describe_of_ledger(fact)
     if isinstance(fact, CommandGiven) and fact.refused:
         more = f"; {fact.omitted} more since the previous record" if fact.omitted else ""
         return f"{fact.command} refused, given {_by(fact.origin)}: {fact.refused}{more}"

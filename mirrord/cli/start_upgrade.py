@@ -10,6 +10,7 @@ from mirrord.cli.order_verbs import author
 from mirrord.cli.printing import clean
 from mirrord.config.schema import Config
 from mirrord.control.command_sender import NoAnswer
+from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers
@@ -60,6 +61,10 @@ def print_replacement(successor: Successor) -> None:
 
 def _address(views: dict[str, LedgerView | MirrordError]) -> str:
     held = {name: view.http for name, view in views.items() if isinstance(view, LedgerView) and view.http}
+    # The daemon that is to be replaced may well run if only this configuration cannot read its ledger.
+    unread = [f"flow {name}: {view}" for name, view in sorted(views.items()) if _is_unread(view)]
+    if not held and unread:
+        raise EnvironmentFault("\n".join(unread))
     if not held:
         raise EnvironmentFault(
             "no daemon is running these flows, so there is none to take over from: start without --upgrade"
@@ -69,6 +74,10 @@ def _address(views: dict[str, LedgerView | MirrordError]) -> str:
         shown = "; ".join(f"{name} at {http}" for name, http in sorted(held.items()))
         raise ConfigError(f"--upgrade takes over from one daemon, and several are running these flows: {shown}")
     return addresses[0]
+
+
+def _is_unread(view: LedgerView | MirrordError) -> bool:
+    return isinstance(view, MirrordError) and not isinstance(view, LedgerMissing)
 
 
 def _check(http: str, terms: HandoverTerms, config: Config) -> None:

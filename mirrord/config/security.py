@@ -13,13 +13,26 @@ from mirrord.config.jaas import parse_jaas
 from mirrord.config.key_declarations import Key
 from mirrord.config.property_providers import read_bytes, read_property
 from mirrord.config.toml_format import format_text
-from mirrord.config.value_kinds import BOOLEAN, TEXT, ValueKind, one_of
+from mirrord.config.value_kinds import BOOLEAN, TEXT, ListKind, ValueKind, one_of
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.known_secrets import remember
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 S = TypeVar("S")
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+TlsVersion = Literal["1.2", "1.3"]
+Cipher = Literal[
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+    "DHE-RSA-AES256-GCM-SHA384",
+    "DHE-RSA-AES128-GCM-SHA256",
+]
+"""A cipher suite for TLS 1.2 under its name in OpenSSL. All of these have forward secrecy and authenticated
+encryption."""
 
 REFERENCE_RULE = (
     'a reference: "env:NAME" (an environment variable), "file:PATH", or "properties:PATH#KEY" (a key of a properties '
@@ -158,6 +171,8 @@ SECRET = ValueKind(
     _reference,
     secret=True,
 )
+_CIPHER = one_of(Cipher)
+_CIPHERS = ListKind(_CIPHER.read, f"a list of {_CIPHER.allowed}", format_text)
 _TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address", secret=True)
 
 
@@ -243,12 +258,34 @@ class Security(msgspec.Struct, frozen=True):
             "Whether the broker's certificate must have been issued for the host name to which mirrord connects.",
         ),
     ] = True
+    tls_min: Annotated[
+        TlsVersion,
+        Key(one_of(TlsVersion), "Lowest version of TLS. A broker that supports only lower versions is refused."),
+    ] = "1.2"
+    ciphers: Annotated[
+        tuple[Cipher, ...],
+        Key(
+            _CIPHERS,
+            "Cipher suites that are allowed with TLS 1.2, with the names of OpenSSL. They do not limit TLS 1.3, which "
+            "has cipher suites of its own.",
+            unset="those that Python allows",
+        ),
+    ] = ()
     token_url: Annotated[
         str | None,
         Key(
             _TOKEN_ADDRESS,
             "Address of the endpoint that issues tokens for `username` and `password` (OAuth's client credentials).",
             unset="`password` is the token",
+        ),
+    ] = None
+    token_ca: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "Certificates of the certificate authorities to trust for `token_url`, if it is an HTTPS address. `ca` has "
+            "no effect on it.",
+            unset="the authorities that the system trusts",
         ),
     ] = None
     scope: Annotated[str | None, Key(TEXT, "Scope of the tokens that `token_url` issues.", unset="none")] = None

@@ -4,8 +4,8 @@ from mirrord.config.key_declarations import key_of
 from mirrord.config.security import Security
 from mirrord.config.toml_reader import Table
 
-_SASL_KEYS = ("mechanism", "username", "password", "token_url", "scope", "unsigned")
-_BEARER_KEYS = ("token_url", "scope", "unsigned")
+_SASL_KEYS = ("mechanism", "username", "password", "token_url", "token_ca", "scope", "unsigned")
+_BEARER_KEYS = ("token_url", "token_ca", "scope", "unsigned")
 _TLS_KEYS = (
     "ca",
     "certificate",
@@ -16,6 +16,8 @@ _TLS_KEYS = (
     "keystore",
     "keystore_password",
     "check_hostname",
+    "tls_min",
+    "ciphers",
 )
 
 
@@ -41,17 +43,25 @@ def _check_sasl(table: Table, security: Security) -> None:
         for key in _BEARER_KEYS:
             if table.has(key):
                 table.fault(key, f'has no effect with mechanism "{security.mechanism}"; "OAUTHBEARER" uses it')
-    elif security.unsigned:
+    else:
+        _check_bearer(table, security)
+
+
+def _check_bearer(table: Table, security: Security) -> None:
+    if security.unsigned:
         _need(table, "username", "with unsigned = true")
-        for key in ("password", "token_url", "scope"):
+        for key in ("password", "token_url", "token_ca", "scope"):
             if table.has(key):
                 table.fault(key, "has no effect with unsigned = true")
     else:
-        _need(table, "password", f'with protocol "{protocol}"')
+        _need(table, "password", f'with protocol "{security.protocol}"')
         if table.has("token_url"):
             _need(table, "username", "with token_url (the client's id)")
-        elif table.has("scope"):
-            table.fault("scope", "has no effect without token_url")
+        for key in ("scope", "token_ca"):
+            if table.has(key) and not table.has("token_url"):
+                table.fault(key, "has no effect without token_url")
+        if table.has("token_ca") and not (security.token_url or "https:").startswith("https:"):
+            table.fault("token_ca", "has no effect with a token_url that begins with http:")
 
 
 def _check_tls(table: Table, security: Security) -> None:
@@ -59,6 +69,12 @@ def _check_tls(table: Table, security: Security) -> None:
         for key in _TLS_KEYS:
             if table.has(key):
                 table.fault(key, f'has no effect with protocol "{security.protocol}"; "SSL" and "SASL_SSL" use it')
+    elif table.has("ciphers") and security.tls_min == "1.3":
+        table.fault("ciphers", 'has no effect with tls_min = "1.3"; it is about TLS 1.2')
+    _check_certificates(table)
+
+
+def _check_certificates(table: Table) -> None:
     for key, other in (("certificate", "key"), ("key", "certificate")):
         if table.has(key) and not table.has(other):
             table.fault(other, f"missing; a client certificate needs both {key} and {other}")

@@ -56,11 +56,17 @@ class GroupSource:
         self._list_at = 0.0
         self._log: GroupLog | None = None
         self._skipped = 0
+        self._has_reported = False
 
     @property
     def skipped(self) -> int:
         """Number of records in `__consumer_offsets` that could not be decoded."""
         return self._skipped + (self._log.skipped if self._log is not None else 0)
+
+    @property
+    def remark(self) -> str:
+        """One line for operators about groups that are never followed; empty if there are none."""
+        return self._filter.remark
 
     async def run(self) -> None:
         """Keep `book` up to date until the task is cancelled."""
@@ -89,6 +95,7 @@ class GroupSource:
                     self.kind = "log"
                 else:
                     await groups.check_tails(self._view)
+                self._report_left_out()
                 await asyncio.sleep(LOOK_S)
         finally:
             groups.close(self._view)
@@ -123,6 +130,7 @@ class GroupSource:
             listed = await self._admin.listed()
             self._listed = {name for name, each in listed.items() if each.kind != "Share" and self._filter.passes(name)}
             self._list_at = now
+            self._report_left_out()
         changed = {group for group in set(self.book.groups()) - self._listed if self.book.replace(group, {})}
         for group, answer in (await self._admin.offsets(self._listed)).items():
             if answer.error:
@@ -132,6 +140,12 @@ class GroupSource:
                 changed.add(group)
         if changed:
             self._changed(changed)
+
+    def _report_left_out(self) -> None:
+        """Log once that groups are left out. The status shows their number."""
+        if self.remark and not self._has_reported:
+            self._has_reported = True
+            log.warning("groups_left_out", cluster=self._view.alias, reason=self.remark)
 
     def _note_fault(self, line: str) -> None:
         if line and line != self.note:

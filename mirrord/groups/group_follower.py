@@ -166,9 +166,11 @@ class GroupSync(LeasedWorker):
     def note(self) -> str:
         """One line for operators that says why some or all of the groups are not followed. Empty if all groups are
         followed."""
-        sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
-        lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]
-        return next(filter(None, lines), "")
+        parts = self._parts
+        sources = [each for each in (parts.source, parts.target_groups) if each is not None] if parts else []
+        fault = next(filter(None, (*self._troubles.lines, *(each.note for each in sources))), "")
+        # A permanent fault must not hide which groups are left out.
+        return "; ".join(filter(None, (fault, next(filter(None, (each.remark for each in sources)), ""))))
 
     async def close(self) -> None:
         """Stop following the groups, and close all connections. Planned commits that have not been made yet are

@@ -15,7 +15,7 @@ import msgspec
 from mirrord.ledger.errors import LedgerCorrupt, NotOurs, TooNew
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact, RangeAudited
-from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped
+from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped, StateRecordSkipped
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
@@ -41,12 +41,13 @@ from mirrord.ledger.state_topic_records import (
     LedgerEnd,
     RunsPiece,
     StateRecord,
+    kind_of,
 )
 from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 
-VERSION = 12
+VERSION = 13
 """The newest layout version that can be read. An entry is written with the lowest version that it needs. The versions
 introduced the following:
 
@@ -65,13 +66,14 @@ introduced the following:
   wait with such entries until the older one no longer reads the ledger.
 - 11: `RecordSkipped`. As with 10, only entries with this fact have this version.
 - 12: `LedgerSigned`. As with 10, only entries with this fact have this version.
+- 13: `StateRecordSkipped`. As with 10, only entries with this fact have this version.
 """
 SIGNED = 64
 """Takes the place of the version in a record with a signature (`mirrord.ledger.store.seal`). The record within the
 signature has its own version."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
-_NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12}
+_NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12, StateRecordSkipped: 13}
 """The version of entries with these facts."""
 _LAST_VERSION = 127
 """The highest version byte that a record of mirrord will ever have."""
@@ -130,14 +132,14 @@ def decode_state(key: str, data: bytes) -> StateRecord:
     if (why := foreign(key, data)) is not None:
         raise why
     _check_frame(data, what)
-    return _decode(_STATE[key.partition("/")[0]], data, what)
+    return _decode(_STATE[kind_of(key)], data, what)
 
 
 def foreign(key: str, data: bytes) -> NotOurs | None:
     """Return why a record of the state topic cannot be mirrord's, or None if mirrord may have written it."""
     if not is_framed(data):
         return NotOurs(f"a state record {key!r} was not written by mirrord")
-    if key.partition("/")[0] not in _STATE and data[0] <= VERSION:
+    if kind_of(key) not in _STATE and data[0] <= VERSION:
         return NotOurs(f"the state topic holds an unknown key: {key!r}")
     return None
 
@@ -160,8 +162,8 @@ def _check_frame(data: bytes | None, what: str) -> bytes:
 
 def _is_sound(fact: AnyFact) -> bool:
     """Return whether the numbers in a fact are within the ranges that `fold` can store."""
-    if isinstance(fact, OrderFact | CommandGiven | RecordSkipped | LedgerSigned):
-        fits = not isinstance(fact, RecordSkipped) or 0 <= fact.offset < _INT64
+    if isinstance(fact, OrderFact | CommandGiven | RecordSkipped | StateRecordSkipped | LedgerSigned):
+        fits = not isinstance(fact, RecordSkipped | StateRecordSkipped) or 0 <= fact.offset < _INT64
         fits = fits and 0 <= fact.origin.at_ms <= LATEST_MS
         fits = fits and (not isinstance(fact, CommandGiven) or 0 <= fact.omitted < _INT64)
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)

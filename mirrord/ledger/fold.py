@@ -37,7 +37,7 @@ from mirrord.ledger.decided_verdicts import (
 )
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
-from mirrord.ledger.facts.commands import RecordSkipped
+from mirrord.ledger.facts.commands import RecordSkipped, StateRecordSkipped
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -97,6 +97,9 @@ lease may outlive many replicators."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 """Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 
+_OF_READERS = RecordSkipped | StateRecordSkipped
+"""Facts that concern the readers of the ledger's topics (`mirrord.ledger.store.entry_gate`), not the state."""
+
 
 def writer_text(writer: str, number: int) -> str:
     """Return the value of `Entry.writer` for one append by a writer. `number` increases with each append."""
@@ -112,7 +115,7 @@ def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
         return (False,) * len(entry.facts)
     state.next_offset = offset + 1
     if entry.lease_epoch < state.lease_epoch or _is_repeated(state, entry):
-        return tuple(isinstance(fact, RecordSkipped) for fact in entry.facts)
+        return tuple(isinstance(fact, _OF_READERS) for fact in entry.facts)
     bound: list[bool] = []
     for fact in entry.facts:
         bound.append(_apply(state, fact, entry.lease_epoch, offset))
@@ -141,9 +144,8 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
 def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bool:
     if isinstance(fact, FlowOpened):
         return _open_flow(state, fact)
-    # `RecordSkipped` concerns the readers (`mirrord.ledger.store.entry_gate`), not the state.
-    if not state.flow or isinstance(fact, RecordSkipped):
-        return isinstance(fact, RecordSkipped)
+    if not state.flow or isinstance(fact, _OF_READERS):
+        return isinstance(fact, _OF_READERS)
     if isinstance(fact, LeaseTaken):
         return _take_lease(state, fact, lease_epoch)
     if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, _OF_ANYBODY)):

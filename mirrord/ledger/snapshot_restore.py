@@ -1,7 +1,7 @@
 """Restores the folded state of a flow from the snapshots in the state topic."""
 
 from mirrord.kafka.protocol.crc32c import checksum
-from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.errors import LOST, LedgerCorrupt
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.standing_orders import Orders
@@ -47,7 +47,7 @@ def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowStat
             state.lanes[record.lane] = _restore_lane(state, record, read)
     if flow and len(state.lanes) < flow.lanes:
         raise LedgerCorrupt(
-            f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
+            f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}: {LOST}"
         )
     note_all_begun(state)
     return state
@@ -97,7 +97,7 @@ def _restore_lane(state: FlowState, lane: LaneSnapshot, read: StateTopicContents
         source_runs = _restore_runs(lane, "source", read, memory)
         target_runs = _restore_runs(lane, "target", read, memory)
     except ValueError as error:
-        raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
+        raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}: {LOST}") from None
     return LaneState(
         key=key,
         source_topic=source_topic,

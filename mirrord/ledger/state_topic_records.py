@@ -45,6 +45,8 @@ PROGRESS_PREFIX = "progress/"
 """Prefix of the keys of progress records."""
 RUNS_KEY = "runs"
 """Prefix of the keys of pieces."""
+SNAPSHOT_KINDS = frozenset({"flow", "lane", RUNS_KEY})
+"""The kinds of the keys of snapshots (`kind_of`)."""
 COLUMNS, PACKED = 0, 1
 """The forms in which the state topic stores runs (`RunsPiece.form`). Only the newer form, `PACKED`, is
 written."""
@@ -202,6 +204,11 @@ class Tenure(NamedTuple):
         """Return the tenure under which a snapshot was written, according to its key. Raises ValueError."""
         epoch, _, turn = key.split("/")[1].partition(".")
         return Tenure(int(epoch), int(turn or 1))
+
+
+def kind_of(key: str) -> str:
+    """Return the kind of records that the state topic holds under a key: the part of the key before the first "/"."""
+    return key.partition("/")[0]
 
 
 def flow_key(tenure: Tenure) -> str:

@@ -5,16 +5,19 @@ from typing import NamedTuple
 
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.codec import decode_state, foreign
-from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, UnknownKey
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, TooNew, UnknownKey
 from mirrord.ledger.state_topic_records import (
     PACKED,
     RUNS_KEY,
+    SNAPSHOT_KINDS,
     FlowSnapshot,
     LaneSnapshot,
     RunsPiece,
     StateRecord,
     first_ordinal,
+    kind_of,
 )
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
@@ -40,7 +43,7 @@ class Kept:
     def note(self, key: str, record: StateRecord | None) -> None:
         """Process a record that was written under a key. If `record` is None, the record with this key was removed.
         Records that are not part of a snapshot are ignored."""
-        if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
+        if kind_of(key) not in SNAPSHOT_KINDS:
             return
         self.lanes.pop(key, None)
         if record is None:
@@ -71,20 +74,23 @@ class StateTopicRows:
     """Collects the newest record of each key while the state topic is read. When a record contains packed runs, the
     runs are passed to `RunMemory`, which keeps them in memory or in a file."""
 
-    def __init__(self, memory: RunMemory = ALL_OF_IT, seal: Seal = NO_SEAL) -> None:
+    def __init__(self, memory: RunMemory = ALL_OF_IT, seal: Seal = NO_SEAL, topic: str = "") -> None:
+        """Begin without any. `topic` is the name of the state topic, for error messages."""
         self._memory = memory
+        self._topic = topic
         self._seal = seal
         self._is_signed = False
         self._unproven: LedgerCorrupt | None = None
         """Why a snapshot of the flow was skipped: it has no signature, or its key is not configured."""
-        self._rows: dict[str, bytes] = {}
+        self._rows: dict[str, StateRow] = {}
         self._pieces: dict[str, PackedPiece] = {}
         self.foreign: dict[str, NotOurs] = {}
         """Why records were skipped, by their keys. mirrord did not write them."""
 
-    def take(self, key: str, value: bytes | None) -> None:
+    def take(self, row: StateRow) -> None:
         """Add the next record. A record without a value removes its key. A record that mirrord did not write is
         skipped, so that the previous record with this key stays in force until compaction removes it."""
+        key, value = row.key, row.value
         try:
             value = value if value is None else self._proven(key, value)
         except NotOurs as why:
@@ -97,7 +103,7 @@ class StateTopicRows:
         if value is None:
             self._pieces.pop(key, None)
         elif key not in self._pieces and not (key.startswith(f"{RUNS_KEY}/") and self._keep(key, value)):
-            self._rows[key] = value
+            self._rows[key] = row._replace(value=value)
 
     def _proven(self, key: str, value: bytes) -> bytes:
         """Return the record without its signature. Raises NotOurs if it has to be skipped and reported, and `_Former`
@@ -133,7 +139,20 @@ class StateTopicRows:
         only snapshots have no valid signature."""
         if self._unproven is not None and not any(key.startswith("flow/") for key in self._rows):
             raise self._unproven
-        return StateTopicContents({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
+        records = {key: decode_row(row, row.value or b"", self._topic) for key, row in self._rows.items()}
+        return StateTopicContents(records, self._pieces)
+
+
+def decode_row(row: StateRow, proven: bytes, topic: str) -> StateRecord:
+    """Return the record in a row of the state topic with this name; `proven` is the row's value without its signature.
+    Raises LedgerCorrupt, with the command that helps if a record cannot be read."""
+    try:
+        return decode_state(row.key, proven)
+    except (NotOurs, TooNew):
+        raise
+    except LedgerCorrupt as error:
+        command = f"mirrord ledger skip --state --offset {row.offset}"
+        raise LedgerCorrupt(f"{topic}, offset {row.offset}: {error}; `{command}` skips exactly this record") from None
 
 
 class StateTopicContents(NamedTuple):

@@ -82,10 +82,11 @@ async def _both(
     target: ClusterView,
 ) -> tuple[list[GroupStatus], str]:
     """Return the positions of the groups according to both clusters, and a remark for operators."""
-    book = GroupBook(GroupFilter(flow.groups).passes)
+    chosen = GroupFilter(flow.groups)
+    book = GroupBook(chosen.passes)
     try:
         async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
-            await _read(source, flow, book)
+            await _read(source, flow, book, chosen)
     except MirrordError as fault:
         note = f"neither a daemon nor the source answers: {fault}"
         return await _target_alone(GroupAdmin(target), flow, lanes), note
@@ -97,12 +98,12 @@ async def _both(
     await rounds.read_members()
     rounds.want_all()
     await rounds.survey()
-    return rounds.sorted_statuses(), "no daemon answers: determined from both clusters, and nothing is committed"
+    note = "no daemon answers: determined from both clusters, and nothing is committed"
+    return rounds.sorted_statuses(), "; ".join(filter(None, (note, chosen.remark)))
 
 
-async def _read(source: ClusterView, flow: FlowConfig, book: GroupBook) -> None:
-    admin = GroupAdmin(source)
-    passes = GroupFilter(flow.groups).passes
+async def _read(source: ClusterView, flow: FlowConfig, book: GroupBook, chosen: GroupFilter) -> None:
+    admin, passes = GroupAdmin(source), chosen.passes
     try:
         async with asyncio.timeout(ANSWER_S):
             listed = [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]

@@ -7,7 +7,7 @@ Otherwise, or if no such daemon answers, the positions are determined from both 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mirrord.config.cross_checks import goes_back
@@ -85,8 +85,9 @@ async def _report(
         note = BOTH_WAYS
     else:
         try:
-            statuses = await _both(config, flow, view, order)
-            note = WRITTEN if order.write else LOOKED
+            chosen = GroupFilter(flow.groups)
+            statuses = await _both(config, flow, view, order, chosen)
+            note = "; ".join(filter(None, (WRITTEN if order.write else LOOKED, chosen.remark)))
         except MirrordError as fault:
             note = str(fault)
     now_ms = SystemClock().wall_ms()
@@ -94,7 +95,9 @@ async def _report(
     return GroupsReport(flow=flow.name, at_ms=now_ms, reverse=True, source=kind, note=note, groups=tuple(statuses))
 
 
-async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: ReverseOptions) -> list[GroupStatus]:
+async def _both(
+    config: Config, flow: FlowConfig, view: LedgerView, order: ReverseOptions, chosen: GroupFilter
+) -> list[GroupStatus]:
     atlas, pairs = Atlas(Lanes().of(view.state), view.state.progress), PositionPairs()
     target_config = config.clusters[flow.target]
     await remember(flow, target_config, ANSWER_S, atlas.copies, pairs)
@@ -105,7 +108,7 @@ async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: Rever
         bounds = LaneEnds(source, "source", ANSWER_S)
         back = GroupBack(GroupAdmin(source), bounds, pairs, Asked(once=True, force=order.force))
         try:
-            return await _rounds(flow, target, atlas, back, order)
+            return await _rounds(flow, target, atlas, back, order, chosen.passes)
         finally:
             bounds.close()
 
@@ -116,6 +119,7 @@ async def _rounds(
     atlas: Atlas,
     back: GroupBack,
     order: ReverseOptions,
+    passes: Callable[[str], bool],
 ) -> list[GroupStatus]:
     """Examine the groups repeatedly until there is an answer for each of them. If requested, commit their positions on
     the source."""
@@ -123,7 +127,6 @@ async def _rounds(
     async def chart(_: Mapping[TopicAndPartition, int]) -> Atlas:
         return atlas
 
-    passes = GroupFilter(flow.groups).passes
     admin = GroupAdmin(target)
     # `GroupRounds` itself requests the commits on the source. With the mode "off", no group is synced to the target.
     rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)

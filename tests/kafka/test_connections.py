@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
@@ -80,6 +81,10 @@ async def test_plaintext(lab_pair: LabPair) -> None:
 async def test_mutual_tls(lab_tls: Cluster) -> None:
     async with linked(lab_tls) as connection:
         await carries_batches(lab_tls, connection)
+    for limits in ({"tls_min": "1.3"}, {"ciphers": ("ECDHE-ECDSA-AES256-GCM-SHA384",)}):
+        connection = await open_to(lab_tls, msgspec.structs.replace(security_of(lab_tls), **limits))
+        await describe(connection)
+        connection.close()
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])

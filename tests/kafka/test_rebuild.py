@@ -30,6 +30,7 @@ from tests.fixtures.daemon import (
     fill,
     lose_ledger,
     mirrord,
+    signing,
     status,
     unique,
 )
@@ -95,13 +96,14 @@ def row(answer: Translation) -> tuple[str, int | None, int | None, str]:
 
 
 def test_a_lost_ledger_is_rebuilt(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is signed, and so is the rebuilt one."""
     source, target = lab_pair.source, lab_pair.target
     mixed, transactions = create_topic(source, unique("mixed")), create_topic(source, unique("transactions"))
     appended = create_topic(source, unique("appended"), message_timestamp_type="LogAppendTime")
     empty = create_topic(source, unique("empty"), 2)
     topics = (mixed, transactions, appended, empty)
     flow = unique("lost")
-    path = conf(tmp_path, source, target, "|".join(topics), flow=flow)
+    path = conf(tmp_path, source, target, "|".join(topics), flow=flow, more=signing(tmp_path))
     fill_all(source, mixed, transactions, appended, 0)
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, *topics))

@@ -5,16 +5,17 @@ from pathlib import Path
 import pytest
 
 from mirrord.runtime.build_info import program
-from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, mirrord, unique
+from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, mirrord, signing, unique
 from tests.fixtures.former import FORMER_LAYOUT, LEDGER_9, former_checkout
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
 
 def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: LabPair, tmp_path: Path) -> None:
+    """The ledger is signed: both daemons, their replicators and `ledger show` have the key."""
     source, target = lab_pair.source, lab_pair.target
     topic = create_topic(source, unique("orders"), 3)
-    path = conf(tmp_path, source, target, topic, flow=unique("upgrade"), lease_ttl="10s")
+    path = conf(tmp_path, source, target, topic, flow=unique("upgrade"), lease_ttl="10s", more=signing(tmp_path))
     with Daemon(path, "--upgrade") as lonely:
         assert lonely.process.wait(SECONDS) == 1
         assert "no daemon is running these flows" in lonely.output

@@ -14,6 +14,7 @@ from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import LedgerEnd, RunsPiece, state_key
 from mirrord.ledger.state_topic_rows import Kept, StateTopicContents, StateTopicRows
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.run_memory import PIECE_RUNS
 from tests.fixtures.attic import no_room, scarce
@@ -151,7 +152,7 @@ def test_pieces_of_long_runs_come_back(seed: int) -> None:
         memory = no_room()
         rows = StateTopicRows(memory)
         for key, value in topic.items():
-            rows.take(key, value)
+            rows.take(StateRow(key, value))
         assert plain(restore(rows.read(), memory)) == plain(state), step
 
 

@@ -84,7 +84,7 @@ def secrets_in(folder: Path, cluster: Cluster) -> dict[str, str]:
     """Secrets, which are also written to files of this folder."""
     folder.mkdir()
     secrets = {"password": Path(cluster.security("admin")["password"].removeprefix("file:")).read_text()}
-    for name in ("token", "pepper", "spark"):
+    for name in ("token", "pepper", "spark", "ledger"):
         secrets[name] = f"canary-{name}-{os.urandom(8).hex()}"
         (folder / name).write_text(secrets[name])
     return secrets
@@ -100,6 +100,8 @@ transform = "{module}:Peppered"
 transform_settings = {{ pepper = {{ secret = "file:{keys}/pepper" }} }}
 [http]
 token = "file:{keys}/token"
+[ledger]
+key = "file:{keys}/ledger"
 [audit]
 every = "10s"
 level = "records"

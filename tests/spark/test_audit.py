@@ -13,10 +13,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mirrord.cli.main import main
+from mirrord.config.ledger import LedgerConfig
+from mirrord.config.security import Secret
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, Header
 from mirrord.kafka.records.record_decoding import decode
+from tests.fixtures.daemon import signing
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import PATIENT, SECONDS, Mirror, Written, copy_of, ids, mirror, send, write_batches
@@ -108,11 +111,12 @@ async def damage(flow: Mirror, topic: str) -> None:
     await asyncio.to_thread(lambda: [future.result(SECONDS) for future in gone.values()])
 
 
-def configuration(flow: Mirror, folder: Path) -> str:
+def configuration(flow: Mirror, folder: Path, more: str = "") -> str:
     path = folder / "conf.toml"
     path.write_text(
         f'[clusters.eu]\nbootstrap = "{flow.source.bootstrap}"\n[clusters.us]\nbootstrap = "{flow.target.bootstrap}"\n'
         f'[[flows]]\nname = "{flow.setup.flow.name}"\nfrom = "eu"\nto = "us"\ntopics = {json.dumps(flow.topics)}\n'
+        + more
     )
     return str(path)
 
@@ -120,6 +124,8 @@ def configuration(flow: Mirror, folder: Path) -> str:
 async def test_each_kind_of_damage_at_its_offsets(
     spark: Any, lab_pair: LabPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The ledger is signed, so audits and repairs check signatures and sign what they record."""
+
     async def audit(*options: str) -> tuple[int, Any]:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", *options])
         # Around it are log lines of other parts of this process.
@@ -130,9 +136,10 @@ async def test_each_kind_of_damage_at_its_offsets(
         assert found.pop("reader_cpu_s") >= 0
         return code, found
 
-    async with mirror(lab_pair.source, lab_pair.target, **PATIENT) as flow:
+    table, keys = signing(tmp_path), LedgerConfig(Secret(f"file:{tmp_path / 'ledger-key'}"))
+    async with mirror(lab_pair.source, lab_pair.target, keys=keys, **PATIENT) as flow:
         topic = flow.topic(partitions=len(PLACES))
-        conf = configuration(flow, tmp_path)
+        conf = configuration(flow, tmp_path, table)
         await damage(flow, topic)
         found = {level: await audit("--level", level) for level in ("ledger", "records")}
         found["digest"] = await audit("--again", "--out", str(tmp_path / "results"))

@@ -132,6 +132,13 @@ def test_names_of_groups_are_not_kept_for_ever() -> None:
     assert len(judged._known) <= commit_plan.NAMES_KEPT
     assert judged.passes("a1")
     assert not judged.passes("b1")
+    assert judged.passes("a" * 1_000)
+    assert max(map(len, judged._known)) < 100, "long names would take much memory"
+    slow = GroupFilter(GroupsConfig(match=("a.*b.*c.*",)))
+    for number in range(commit_plan.NAMES_KEPT + 10):
+        slow.passes(f"{number}{'b' * 300}")
+    assert slow.left_out == commit_plan.NAMES_KEPT
+    assert slow.remark.startswith(f"at least {commit_plan.NAMES_KEPT} groups are left out")
 
 
 def test_what_rays_workers_left_long_ago_is_removed(tmp_path: Path) -> None:

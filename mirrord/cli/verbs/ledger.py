@@ -30,6 +30,7 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 from mirrord.operations.ledger_signing import sign_ledger
 from mirrord.operations.ledger_skip import order_skip
+from mirrord.operations.state_skip import order_state_skip
 from mirrord.runtime.clock import SystemClock
 
 _EPILOG = """Each line shows one fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take
@@ -49,10 +50,16 @@ facts are lost: if mirrord wrote it, consider `mirrord rebuild` instead. The ord
 author and reason. It is written to the target cluster directly, so it needs no daemon. A daemon that is waiting
 continues within seconds.
 
+With --state, the record is in the state topic, in which only the newest record of each key counts. The previous record
+of the key is put in force again, or the record is removed. If facts would be missing without the record, for example
+because it is part of the only snapshot of a trimmed ledger, nothing is changed, and the error message says so:
+`mirrord rebuild` then creates a new ledger.
+
 Records that mirrord did not write are skipped without an order. Records of a newer version of mirrord cannot be
 skipped.
 
-  mirrord ledger skip --flow eu-us --offset 4711 --reason "a tool wrote to the topic by mistake" conf.toml"""
+  mirrord ledger skip --flow eu-us --offset 4711 --reason "a tool wrote to the topic by mistake" conf.toml
+  mirrord ledger skip --flow eu-us --state --offset 815 --reason "a disk was damaged" conf.toml"""
 
 
 def register(verbs: Verbs) -> None:
@@ -74,7 +81,10 @@ def register(verbs: Verbs) -> None:
     skip = add_verb(steps, "skip", "Make all readers skip one record that cannot be read.", _SKIP_EPILOG)
     add_conf(skip)
     add_flow(skip)
-    skip.add_argument("--offset", metavar="N", type=int, required=True, help="offset of the record in the ledger topic")
+    skip.add_argument("--offset", metavar="N", type=int, required=True, help="offset of the record in its topic")
+    skip.add_argument(
+        "--state", action="store_true", help="the record is in the state topic; by default, in the ledger topic"
+    )
     skip.add_argument("--reason", metavar="TEXT", required=True, help="the reason, which is recorded and shown")
 
 
@@ -97,7 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _skip(config: Config, flow: FlowConfig, arguments: argparse.Namespace) -> int:
-    log, origin = KafkaLog(flow.name, config.clusters[flow.target]), _origin(arguments)
+    cluster, origin = config.clusters[flow.target], _origin(arguments)
+    if arguments.state:
+        done = asyncio.run(order_state_skip(lambda: KafkaLog(flow.name, cluster), arguments.offset, origin))
+        print(f"{flow.name}: {clean(done)}")
+        return 0
+    log = KafkaLog(flow.name, cluster)
     outcome = asyncio.run(order_skip(log, arguments.offset, origin))
     print(f"{flow.name}: {outcome}: all readers skip the record at offset {arguments.offset} of {log.topic}")
     return 0

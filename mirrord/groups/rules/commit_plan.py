@@ -40,6 +40,7 @@ from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.group_status import GroupState
+from mirrord.model.shown_text import printable
 
 NO_EPOCH = -1
 LONGEST_ID = 32_767
@@ -47,6 +48,8 @@ LONGEST_ID = 32_767
 NAMES_KEPT = 100_000
 """Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name each
 time they start."""
+SHOWN = 100
+"""Number of characters that are shown of a name that is left out."""
 EXPIRED_KEPT = 1_000
 """Maximum number of groups that are still reported after all their committed offsets on the source have expired. Also
 the maximum number of partitions of one group that are still reported after its committed offset has expired, or was
@@ -57,8 +60,8 @@ class GroupFilter:
     """Selects the groups to sync. A group is selected if its whole name matches one of the patterns in `groups.match`
     and none of the patterns in `groups.exclude`.
 
-    Kafka does not limit the length of names. A group is not selected if the name is so long that a pattern could take
-    too long.
+    Kafka does not limit the length of names. A group is left out if the name is so long that a pattern could take too
+    long. `remark` reports such groups.
     """
 
     def __init__(self, config: GroupsConfig) -> None:
@@ -66,19 +69,48 @@ class GroupFilter:
         self._exclude = [re.compile(pattern) for pattern in config.exclude]
         self._is_fast = all(is_fast(each, LONGEST_ID) for each in (*config.match, *config.exclude))
         self._known: dict[str, bool] = {}
+        self._left_out: set[int] = set()
+        """Hashes of the names of groups that were left out. The names themselves may take much memory."""
+        self._first_left_out = ""
+
+    @property
+    def left_out(self) -> int:
+        """The number of groups that were left out because of long names, up to `NAMES_KEPT`."""
+        return len(self._left_out)
+
+    @property
+    def remark(self) -> str:
+        """One line for operators about the groups that were left out; empty if there are none."""
+        if not self._left_out:
+            return ""
+        least = "at least " if len(self._left_out) >= NAMES_KEPT else ""
+        groups = "1 group is" if len(self._left_out) == 1 else f"{least}{len(self._left_out)} groups are"
+        return (
+            f"{groups} left out, because names of more than {LONGEST_NAME} characters could take too long with "
+            f'groups.match and groups.exclude; the first one: "{self._first_left_out}..."'
+        )
 
     def passes(self, group: str) -> bool:
         """Return whether the configuration selects this group."""
-        if len(group) > LONGEST_NAME and not self._is_fast:
-            return False
+        if len(group) > LONGEST_NAME:
+            # Long names are not cached, because they could take much memory.
+            return self._selects(group) if self._is_fast else self._leave_out(group)
         known = self._known.get(group)
         if known is None:
             if len(self._known) >= NAMES_KEPT:
                 self._known.clear()
-            known = self._known[group] = any(each.fullmatch(group) for each in self._match) and not any(
-                each.fullmatch(group) for each in self._exclude
-            )
+            known = self._known[group] = self._selects(group)
         return known
+
+    def _selects(self, group: str) -> bool:
+        selected = any(each.fullmatch(group) for each in self._match)
+        return selected and not any(each.fullmatch(group) for each in self._exclude)
+
+    def _leave_out(self, group: str) -> bool:
+        self._first_left_out = self._first_left_out or printable(group, SHOWN)
+        if len(self._left_out) < NAMES_KEPT:
+            self._left_out.add(hash(group))
+        return False
 
 
 class Course(msgspec.Struct):

@@ -42,7 +42,7 @@ def client_options(security: Security) -> ClientOptions:
     if security.protocol.startswith("SASL_") and security.mechanism:
         options["sasl_mechanism"] = security.mechanism
         if security.mechanism == "OAUTHBEARER":
-            options["sasl_oauth_token_provider"] = token_provider(security)
+            options["sasl_oauth_token_provider"] = token_provider(security, lambda: _token_context(security))
         elif security.password:
             options["sasl_plain_username"] = security.username or ""
             options["sasl_plain_password"] = security.password.resolve()
@@ -56,21 +56,33 @@ def tls_context(security: Security) -> ssl.SSLContext:
     authorities. It contains mirrord's client certificate, if one is configured. Raises EnvironmentFault if a configured
     file or value cannot be used.
     """
-    authorities = _authorities(security)
-    if authorities is None:
-        context = ssl.create_default_context()
-    else:
-        # If authorities are configured, the machine's authorities are not trusted.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        use_for_tls(
-            "truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities)
-        )
+    context = _trusting(_authorities(security), "truststore" if security.truststore else "ca")
+    if security.tls_min == "1.3":  # otherwise, the machine's lowest version is kept, which may be higher than 1.2
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if security.ciphers:
+        use_for_tls("ciphers", lambda: context.set_ciphers(":".join(security.ciphers)))
     context.check_hostname = security.check_hostname
     chain = client_chain(security)
     if chain is not None:
         pem, password = chain
         what = "keystore" if security.keystore else "certificate, key and key_password"
         use_for_tls(what, lambda: load_chain(context, pem, password))
+    return context
+
+
+def _token_context(security: Security) -> ssl.SSLContext:
+    """Return the TLS context for requests to the token endpoint. Raises EnvironmentFault."""
+    return _trusting(pem_lines(security.token_ca.resolve()) if security.token_ca else None, "token_ca")
+
+
+def _trusting(authorities: str | None, what: str) -> ssl.SSLContext:
+    """Return a context that trusts these authorities, or those of the machine if there are none. `what` names the
+    setting that contains them."""
+    if authorities is None:
+        return ssl.create_default_context()
+    # If authorities are configured, the machine's authorities are not trusted.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    use_for_tls(what, lambda: context.load_verify_locations(cadata=authorities))
     return context
 
 

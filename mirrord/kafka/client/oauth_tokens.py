@@ -6,7 +6,9 @@ tokens for brokers that require no signature."""
 import base64
 import json
 import math
+import ssl
 import time
+from collections.abc import Callable
 from typing import cast
 
 from aiokafka.abc import AbstractTokenProvider
@@ -28,14 +30,16 @@ _kept: dict[tuple[str, str, str], tuple[str, float]] = {}
 """Tokens by token endpoint, client id and scope, each with the monotonic time until which it is used."""
 
 
-def token_provider(security: Security) -> AbstractTokenProvider:
-    """Return the object that aiokafka asks for a token each time it opens a connection (KIP-255)."""
-    return _Token(security)
+def token_provider(security: Security, context: Callable[[], ssl.SSLContext]) -> AbstractTokenProvider:
+    """Return the object that aiokafka asks for a token each time it opens a connection (KIP-255). `context` returns the
+    TLS context for requests to the token endpoint."""
+    return _Token(security, context)
 
 
 class _Token(AbstractTokenProvider):
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Security, context: Callable[[], ssl.SSLContext]) -> None:
         self._security = security
+        self._context = context
 
     async def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride] - the base has no body
         """Return a token for the configured credentials. Raises EnvironmentFault if the token endpoint returns none."""
@@ -43,7 +47,7 @@ class _Token(AbstractTokenProvider):
         if security.unsigned:
             return unsigned_token(security.username or "", time.time())
         if security.token_url is not None:
-            return await _granted(security, security.token_url)
+            return await _granted(security, security.token_url, self._context)
         return security.password.resolve() if security.password else ""
 
 
@@ -61,7 +65,7 @@ def _part(content: dict[str, object]) -> str:
     return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
 
-async def _granted(security: Security, url: str) -> str:
+async def _granted(security: Security, url: str, context: Callable[[], ssl.SSLContext]) -> str:
     """Return a token from the token endpoint at `url`, obtained with OAuth's client credentials grant (RFC 6749
     §4.4)."""
     import aiohttp  # noqa: PLC0415 - it would be a third of all code that a process loads, and few processes need it
@@ -73,10 +77,11 @@ async def _granted(security: Security, url: str) -> str:
     form = {"grant_type": "client_credentials"} | ({"scope": security.scope} if security.scope else {})
     secret = security.password.resolve() if security.password else ""
     proof = base64.b64encode(f"{security.username or ''}:{secret}".encode()).decode()
+    encryption = context() if url.startswith("https:") else True
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=FETCH_S)) as session,
-            session.post(url, data=form, headers={"Authorization": f"Basic {proof}"}) as answer,
+            session.post(url, data=form, headers={"Authorization": f"Basic {proof}"}, ssl=encryption) as answer,
         ):
             if answer.status != 200:
                 raise EnvironmentFault(f"{url} gives {security.username!r} no token: {answer.status} {answer.reason}")
@@ -87,7 +92,9 @@ async def _granted(security: Security, url: str) -> str:
                     raise EnvironmentFault(f"{url} answers with more than {LONGEST_BYTES} bytes")
             document = cast(object, json.loads(body))
     except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError) as error:
-        raise EnvironmentFault(f"{url} did not issue a token: {error or type(error).__name__}") from None
+        # The text of aiohttp's own errors contains the TLS context.
+        cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+        raise EnvironmentFault(f"{url} did not issue a token: {str(cause) or type(error).__name__}") from None
     fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
     token, lifetime = fields.get("access_token"), fields.get("expires_in")
     if not isinstance(token, str) or not token:

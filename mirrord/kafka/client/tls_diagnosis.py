@@ -30,6 +30,10 @@ async def tls_reason(error: ssl.SSLError, host: str, port: int, security: Securi
     reason = (error.reason or str(error)).lower().replace("_", " ")
     if ("alert" in reason and "certificate" in reason) or "unknown ca" in reason:
         return f"the broker wants a client certificate that it trusts ({reason}); {_ours(security)}"
+    if security.tls_min != "1.2" and "protocol" in reason:
+        return f'{reason}; tls_min = "{security.tls_min}" allows no lower version of TLS'
+    if security.ciphers and ("handshake failure" in reason or "cipher" in reason):
+        return f"{reason}; it may support none of the cipher suites in ciphers"
     return reason
 
 

@@ -17,6 +17,17 @@ class RecordSkipped(Fact, frozen=True, tag="record_skipped"):
     origin: Origin
 
 
+class StateRecordSkipped(Fact, frozen=True, tag="state_record_skipped"):
+    """An operator has taken a record of the state topic out of force, because it could not be read. mirrord has then
+    replaced or removed the record. The fact is for information only."""
+
+    offset: int
+    """Offset of the record in the state topic."""
+    key: str
+    """Key of the record."""
+    origin: Origin
+
+
 class LedgerSigned(Fact, frozen=True, tag="ledger_signed"):
     """An operator has vouched for the state of the ledger, and mirrord has signed it. From then on, all records are
     signed. The fact is for information only."""

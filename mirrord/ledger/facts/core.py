@@ -14,7 +14,7 @@ import msgspec
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
 from mirrord.ledger.facts.base import Fact
-from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped
+from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped, StateRecordSkipped
 from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
@@ -653,6 +653,7 @@ FlowFact = (
     | ConfigChanged
     | CommandGiven
     | RecordSkipped
+    | StateRecordSkipped
     | LedgerSigned
     | AclsPlanned
     | AclsSynced

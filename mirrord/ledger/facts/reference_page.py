@@ -86,6 +86,7 @@ EFFECTS: dict[type, str] = {
         "The fact takes effect under every lease, and has no effect on the state. Readers of the ledger skip the "
         "record at `offset` if it cannot be read."
     ),
+    core.StateRecordSkipped: "The fact takes effect under every lease, and has no effect on the state.",
     core.AclsPlanned: "The fact replaces the set of planned ACLs.",
     core.AclsSynced: (
         "The fact adds the ACLs in `added` to the set of ACLs that mirrord has added, and removes the ACLs in "

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from mirrord.ledger.codec import SIGNED, decode_entry
-from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew
+from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew, UnknownKey
 from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import Entry
 from mirrord.ledger.store.log_interface import LedgerRow
@@ -81,7 +81,8 @@ class EntryGate:
             raise TooNew(f"{where}; start the newer version")
         if isinstance(obstacle, NotSigned | SignedLedger):
             raise type(obstacle)(where)
-        raise LedgerCorrupt(f"{where}; `mirrord ledger skip --offset {self.position}` skips exactly this record")
+        kind = UnknownKey if isinstance(obstacle, UnknownKey) else LedgerCorrupt
+        raise kind(f"{where}; `mirrord ledger skip --offset {self.position}` skips exactly this record")
 
     def step_over(self) -> list[Admitted]:
         """Return the waiting record as one that is skipped, and the ones behind it whose turn has come then. Only a

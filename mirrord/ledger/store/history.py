@@ -55,9 +55,9 @@ class LedgerReading:
         await self._log.open(create=False)
         try:
             seal = self._log.seal
-            rows = StateTopicRows(self._memory, seal)
+            rows = StateTopicRows(self._memory, seal, self._log.state_topic)
             async for row in self._log.load_state():
-                rows.take(row.key, row.value)
+                rows.take(row)
             read, ends, lost = rows.read(), await self._log.ends(), None
             try:
                 await LedgerWatch(self._log).check_recorded_ends(read.records.values(), ends)

@@ -47,6 +47,11 @@ class KafkaLog:
         return self._topics.ledger
 
     @property
+    def state_topic(self) -> str:
+        """The name of the state topic."""
+        return self._topics.state
+
+    @property
     def state_position(self) -> int:
         """The offset of the state topic from which the next records are read."""
         return self._state.position
@@ -160,6 +165,6 @@ def seal_of(flow: str, keys: LedgerConfig | None, *, adopts: bool = False) -> Se
 def _state_row(record: LogRecord) -> StateRow:
     with suppress(UnicodeDecodeError):
         if record.key is not None:
-            return StateRow(record.key.decode(), record.value)
+            return StateRow(record.key.decode(), record.value, record.offset)
     # No record of mirrord has such a key, or the kind of key that this text is, so the record will be skipped.
-    return StateRow(f"not text: {(record.key or b'')[:64]!r}", record.value)
+    return StateRow(f"not text: {(record.key or b'')[:64]!r}", record.value, record.offset)

@@ -26,6 +26,8 @@ class StateRow(NamedTuple):
 
     key: str
     value: bytes | None
+    offset: int = -1
+    """The offset of a record that was read."""
 
 
 class LogEnds(NamedTuple):
@@ -55,6 +57,11 @@ class LedgerLog(Protocol):
     @property
     def topic(self) -> str:
         """The name of the ledger topic."""
+        ...
+
+    @property
+    def state_topic(self) -> str:
+        """The name of the state topic."""
         ...
 
     @property

@@ -14,6 +14,7 @@ from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.names import TopicId
 
 TOPIC = "memory.ledger"
+STATE_TOPIC = "memory.state"
 TOPIC_ID = TopicId("memory-ledger")
 
 
@@ -152,6 +153,11 @@ class MemoryLog:
         return TOPIC
 
     @property
+    def state_topic(self) -> str:
+        """A name for the state topic in messages."""
+        return STATE_TOPIC
+
+    @property
     def state_position(self) -> int:
         """The offset in the state topic up to which `load_state` and `read` have read."""
         return self._state_position
@@ -175,9 +181,9 @@ class MemoryLog:
         """Yield all records of the state topic."""
         await self._answer()
         self._state_position = len(self._ledger.rows)
-        for row in tuple(self._ledger.rows):
+        for offset, row in enumerate(tuple(self._ledger.rows)):
             if row is not None:
-                yield row
+                yield row._replace(offset=offset)
 
     def seek(self, offset: int) -> None:
         """Make `read` continue at this offset of the ledger."""
@@ -196,7 +202,7 @@ class MemoryLog:
                 raise went_back(TOPIC, "lost its end when its leader changed")
             version = ledger.version
             entries = ledger.entries[self._position - ledger.start :]
-            rows = ledger.rows[self._state_position :]
+            rows = list(enumerate(ledger.rows[self._state_position :], self._state_position))
             if entries or rows:
                 offsets = range(self._position, self._position + len(entries))
                 read = [
@@ -206,7 +212,7 @@ class MemoryLog:
                 self._position += len(entries)
                 self._last_epoch = read[-1].leader_epoch if read else self._last_epoch
                 self._state_position += len(rows)
-                return [*read, *(row for row in rows if row is not None)]
+                return [*read, *(row._replace(offset=offset) for offset, row in rows if row is not None)]
             await ledger.until_changed(version)
 
     async def prepare(self) -> None:

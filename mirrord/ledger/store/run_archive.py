@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -91,13 +92,15 @@ def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: 
     """Return the path of a file, relative to the folder of the generation.
 
     The path contains topic ids, because a topic that was deleted and re-created has different lanes under the same
-    name.
+    name. Names and ids are quoted: they come from the ledger, and must not lead to another folder. Quoting changes no
+    name that is valid in Kafka.
     """
     low = partition // RANGE_PARTITIONS * RANGE_PARTITIONS
     partitions = f"{low:06}-{low + RANGE_PARTITIONS - 1:06}"
     key = LaneKey.parse(lane)
-    ids = f"{key.source_topic_id}.{key.target_topic_id}"
-    return f"topic={topic}/partitions={partitions}/{side}-{partition:06}-{first_ordinal:019}-{ids}.parquet"
+    ids = quote(f"{key.source_topic_id}.{key.target_topic_id}", safe="")
+    file = f"{side}-{partition:06}-{first_ordinal:019}-{ids}.parquet"
+    return f"topic={quote(topic, safe='')}/partitions={partitions}/{file}"
 
 
 def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side, parts: Sequence[RunColumns]) -> int:

@@ -7,12 +7,12 @@ through `LedgerStore.state`, because a store replaces its state if entries are t
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 
 import structlog
 
-from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.codec import encode_state
 from mirrord.ledger.errors import LOST, LedgerCorrupt, LedgerUnavailable, LedgerWentBack, NotOurs, UnknownKey
 from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
@@ -31,7 +31,7 @@ from mirrord.ledger.state_topic_records import (
     progress_key,
     state_key,
 )
-from mirrord.ledger.state_topic_rows import Kept, NothingKept, StateTopicRows
+from mirrord.ledger.state_topic_rows import Kept, NothingKept, StateTopicRows, decode_row
 from mirrord.ledger.store.append_queue import FactBindings, Outbox
 from mirrord.ledger.store.cluster_ids import check_clusters
 from mirrord.ledger.store.entry_gate import NOTHING, Admitted, EntryGate, SkippedRecords
@@ -78,9 +78,12 @@ class LedgerStore:
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
         trims: bool = True,
+        ignored: Container[int] = (),
     ) -> None:
         """Create an unopened store. `memory` holds the runs; `spill_file.run_memory` returns it for a flow. Without
-        `trims`, the store cannot trim the ledger, and does not remember which snapshots the state topic holds."""
+        `trims`, the store cannot trim the ledger, and does not remember which snapshots the state topic holds. It reads
+        the state topic as if it did not have the records at the offsets `ignored`."""
+        self._ignored = ignored
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
@@ -226,6 +229,7 @@ class LedgerStore:
                 await self.until(
                     lambda: self._state.next_offset >= ends.end and self._log.state_position >= ends.state_end
                 )
+            self._check()  # a record of the state topic that cannot be read also moves the position
         except TimeoutError:
             raise LedgerUnavailable(f"{self._log.topic} was not read within {self._deadline:g} s") from None
         except LedgerWentBack as error:
@@ -306,9 +310,10 @@ class LedgerStore:
     async def _load(self) -> LogEnds:
         """Start from the newest snapshots. Retry if they are replaced and the ledger is trimmed while they are read."""
         for attempt in range(1, LOAD_TRIES + 1):
-            rows = StateTopicRows(self._memory, self._log.seal)
+            rows = StateTopicRows(self._memory, self._log.seal, self._log.state_topic)
             async for row in self._log.load_state():
-                rows.take(row.key, row.value)
+                if row.offset not in self._ignored:
+                    rows.take(row)
             read = rows.read()
             records = read.records
             self._ends = ends = await self._log.ends()
@@ -406,7 +411,7 @@ class LedgerStore:
             self._state.source_ends.pop(LaneId(row.key.removeprefix(PROGRESS_PREFIX)), None)
             return
         try:
-            record = decode_state(row.key, self._log.seal.row(row.key, row.value))
+            record = decode_row(row, self._log.seal.row(row.key, row.value), self._log.state_topic)
         except (NotOurs, UnknownKey) as why:
             self.skipped.skip_row(row.key, why)
             return

@@ -203,6 +203,29 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
             'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", token_url = "https://me:hunter2@login/" }',
             "security.token_url: found ***; allowed: an address such as",
         ),
+        ('security = { tls_min = "1.3" }', "security.tls_min: has no effect with protocol"),
+        (
+            'security = { protocol = "SSL", tls_min = "TLSv1.3" }',
+            'security.tls_min: found "TLSv1.3"; allowed: "1.2" or "1.3"; did you mean "1.3"?',
+        ),
+        (
+            'security = { protocol = "SSL", ciphers = ["ECDHE-RSA-AES256-GCM-SHA348"] }',
+            'did you mean "ECDHE-RSA-AES256-GCM-SHA384"?',
+        ),
+        ('security = { protocol = "SSL", ciphers = "all" }', "security.ciphers: found"),
+        (
+            'security = { protocol = "SSL", tls_min = "1.3", ciphers = ["ECDHE-RSA-AES256-GCM-SHA384"] }',
+            'security.ciphers: has no effect with tls_min = "1.3"',
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", password = "env:X", token_ca = "file:x" }',
+            "security.token_ca: has no effect without token_url",
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", password = "env:X", username = "u", '
+            'token_url = "http://x", token_ca = "file:x" }',
+            "security.token_ca: has no effect with a token_url that begins with http:",
+        ),
         ('security = "PLAIN me hunter2"', "clusters.eu.security: found a string; allowed: a table"),
         (
             'security = { password = "hunter2" }',

@@ -44,6 +44,8 @@ mechanism = "OAUTHBEARER"
 username = "mirrord"
 password = "env:PASSWORD"
 token_url = "https://login.example.com/token"
+token_ca = "file:login-ca.pem"
+tls_min = "1.3"
 scope = "kafka"
 ca = "file:ca.pem"
 certificate = "file:client.pem"
@@ -58,6 +60,7 @@ truststore = "trust.jks"
 truststore_password = "env:TRUST_PASSWORD"
 keystore = "store.p12"
 keystore_password = "env:STORE_PASSWORD"
+ciphers = ["ECDHE-RSA-AES256-GCM-SHA384"]
 [clusters.asia]
 bootstrap = "asia1:9094"
 [clusters.asia.security]

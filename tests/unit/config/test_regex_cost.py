@@ -76,3 +76,15 @@ def test_a_group_with_a_long_id_is_only_matched_by_what_is_fast() -> None:
     assert not GroupFilter(GroupsConfig(match=(".*a.*a.*",))).passes(long)
     assert GroupFilter(GroupsConfig(match=(".*a.*a.*",))).passes("aaa")
     assert not GroupFilter(GroupsConfig(exclude=(".*a.*a.*b",))).passes(long)
+
+
+def test_groups_that_are_left_out_are_counted() -> None:
+    chosen = GroupFilter(GroupsConfig(match=(".*a.*a.*",)))
+    assert (chosen.passes("aaa"), chosen.left_out, chosen.remark) == (True, 0, "")
+    for name in ("a\n" + "b" * 300, "c" * 300, "c" * 300):
+        assert not chosen.passes(name)
+    assert chosen.left_out == 2
+    assert chosen.remark == (
+        "2 groups are left out, because names of more than 249 characters could take too long with groups.match and "
+        f'groups.exclude; the first one: "a?{"b" * 98}..."'
+    )

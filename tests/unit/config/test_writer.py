@@ -1,6 +1,7 @@
 """A configuration that is printed as conf.toml reads back as the same one, whatever it holds."""
 
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ from mirrord.config.schema import (
     ReplicatorsConfig,
     RuntimeConfig,
 )
-from mirrord.config.security import Secret, Security
+from mirrord.config.security import Cipher, Secret, Security, TlsVersion
 from mirrord.config.value_parsers import HostPort
 from mirrord.config.writer import conf_toml
 
@@ -110,9 +111,10 @@ FLOWS = st.builds(
         rate_bytes_per_s=st.none() | st.integers(64 << 10, 1 << 40),
     ),
 ).map(_with_copies_of_their_own)
+CIPHERS = st.lists(st.sampled_from(get_args(Cipher)), max_size=3).map(tuple)
 SECURITIES = (
     st.just(Security())
-    | st.builds(Security, st.just("SSL"), ca=SECRETS, check_hostname=st.booleans())
+    | st.builds(Security, st.just("SSL"), ca=SECRETS, check_hostname=st.booleans(), ciphers=CIPHERS)
     | st.builds(Security, st.just("SSL"), truststore=TEXTS, keystore=TEXTS, keystore_password=SECRETS)
     | st.builds(Security, st.just("SASL_SSL"), st.just("PLAIN"), TEXTS, SECRETS, certificate=SECRETS, key=SECRETS)
     | st.builds(Security, st.just("SASL_PLAINTEXT"), st.just("OAUTHBEARER"), TEXTS, unsigned=st.just(True))
@@ -123,7 +125,9 @@ SECURITIES = (
         TEXTS,
         SECRETS,
         token_url=TEXTS.map("https://login/".__add__),
+        token_ca=SECRETS,
         scope=TEXTS,
+        tls_min=st.sampled_from(get_args(TlsVersion)),
     )
 )
 CLUSTERS = st.builds(ClusterConfig, st.sampled_from([("a:1",), ("[::1]:9092", "b:2")]), SECURITIES)

@@ -14,7 +14,7 @@ from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_ent
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped
+from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkipped, StateRecordSkipped
 from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
@@ -249,6 +249,7 @@ def commands() -> list[list[AnyFact]]:
         [CommandGiven("stop", ada)],
         [RecordSkipped(7, Origin("ada@host", "nobody needs it", 1_700_000_000_000))],
         [LedgerSigned(Origin("ada@host", "set up signatures", 1_700_000_000_000))],
+        [StateRecordSkipped(8, "lease", Origin("ada@host", "a disk was damaged", 1_700_000_000_000))],
     ]
 
 
@@ -448,8 +449,8 @@ def show(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, version: 
 
 def test_only_entries_with_new_facts_have_the_new_version() -> None:
     """A daemon of the version before must be able to read all that is written while it is replaced."""
-    newest = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12}
+    newest = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12, StateRecordSkipped: 13}
     for data in entries(VERSION):
         assert data[0] == max([9, *(newest.get(type(fact), 9) for fact in decode_entry(data).facts)])
-    assert {data[0] for data in entries(VERSION)} == {9, 10, 11, 12}
+    assert {data[0] for data in entries(VERSION)} == {9, 10, 11, 12, 13}
     assert {bytes.fromhex(line.split()[1])[0] for line in path(VERSION, "state").read_text().splitlines()} == {9}

@@ -31,6 +31,7 @@ from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import LedgerEnd, state_key
 from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.verdict_tally import VerdictTally
 from mirrord.model import runs as runs_module
 from mirrord.model.names import LaneId, LaneKey, TopicId
@@ -107,7 +108,7 @@ def test_restored_lanes_are_as_small() -> None:
     state = copied(LANES // 2)
     rows = StateTopicRows()
     for record in snapshots(state, Kept(), LedgerEnd(TopicId("ledger"), state.next_offset, 0)).records:
-        rows.take(state_key(record), encode_state(record))
+        rows.take(StateRow(state_key(record), encode_state(record)))
     restored = restore(rows.read())
     assert plain(restored)["lanes"] == plain(state)["lanes"]
     found = containers(restored)

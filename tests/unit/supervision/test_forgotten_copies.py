@@ -23,6 +23,7 @@ from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import LedgerEnd, state_key
 from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.supervision import forgotten_copies
 from mirrord.supervision.forgotten_copies import AGAIN_S, AT_ONCE, FORGOTTEN_AFTER_S, Forgetting
@@ -228,7 +229,7 @@ async def test_of_many_lanes_with_losses_the_newest_are_kept_and_the_others_are_
     assert uncopied(scene.state, {"t9"}) == {"control": 10, "recreated": 14 + 6 * 2 * 7}, "no loss is forgotten"
     rows = StateTopicRows()
     for record in snapshots(scene.state, Kept(), LedgerEnd(TopicId("ledger"), scene.state.next_offset, 0)).records:
-        rows.take(state_key(record), encode_state(record))
+        rows.take(StateRow(state_key(record), encode_state(record)))
     assert plain(restore(rows.read())) == plain(scene.state)
 
 

@@ -11,6 +11,8 @@ from mirrord.cli.verbs import ledger as verb
 from mirrord.ledger.codec import VERSION, encode_entry
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, SourceRun, Verdict
+from mirrord.ledger.state_topic_records import LEASE_KEY
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.runs import Run
@@ -156,6 +158,25 @@ def test_skipping_a_record_is_recorded_with_author_and_reason(
     assert lines[2].endswith("(skipped)")
     assert "record_skipped    the record at ledger offset 2 is skipped, by" in lines[-1]
     assert lines[-1].endswith(": a tool wrote it")
+
+
+def test_a_record_of_the_state_topic_is_skipped(
+    ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.rows.append(StateRow(LEASE_KEY, b"\x09\x94"))
+    assert main(["ledger", "show", str(conf)]) == 1
+    assert "`mirrord ledger skip --state --offset 0` skips exactly this record" in capsys.readouterr().err
+    order = ["ledger", "skip", "--state", "--reason", "a disk was damaged", "--offset"]
+    assert main([*order, "1", str(conf)]) == 2
+    assert capsys.readouterr().err == "mirrord: --offset: memory.state has no record at offset 1\n"
+    assert main([*order, "0", str(conf)]) == 0
+    assert capsys.readouterr().out == (
+        "eu-us: done: the record at offset 0 of memory.state is no longer in force, and is removed (its key: 'lease')\n"
+    )
+    assert main(["ledger", "show", str(conf)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "the record 'lease' at offset 0 of the state topic is skipped, by" in line
+    assert line.endswith(": a disk was damaged")
 
 
 @pytest.mark.parametrize(

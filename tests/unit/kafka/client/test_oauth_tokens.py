@@ -2,15 +2,19 @@
 
 import base64
 import json
+import ssl
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from mirrord.config.security import Secret, Security
-from mirrord.kafka.client.oauth_tokens import token_provider, unsigned_token
+from mirrord.kafka.client.credentials import client_options
+from mirrord.kafka.client.oauth_tokens import unsigned_token
 from mirrord.model.errors import EnvironmentFault
 
 BEARER = Security("SASL_SSL", "OAUTHBEARER", "client", Secret.parse("env:MIRRORD_TEST_SECRET"))
@@ -22,7 +26,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def token_of(**more: object) -> str:
-    provider: Any = token_provider(msgspec.structs.replace(BEARER, **more))
+    provider: Any = client_options(msgspec.structs.replace(BEARER, **more)).get("sasl_oauth_token_provider")
     return await provider.token()
 
 
@@ -76,6 +80,34 @@ async def test_a_token_is_masked_and_expires() -> None:
         url = str(server.make_url("/token"))
         assert [await token_of(token_url=url) for _ in range(2)] == ["eyJ-1-secret", "eyJ-2-secret"]
     assert str(EnvironmentFault("the broker refuses eyJ-2-secret")) == "the broker refuses ***"
+
+
+async def test_the_authorities_of_the_token_endpoint_are_its_own(tmp_path: Path) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "login.pem")
+    other.cert_pem.write_to_path(tmp_path / "brokers.pem")
+    (tmp_path / "text.pem").write_text("no certificate")
+    login, brokers = (Secret(f"file:{tmp_path / name}.pem") for name in ("login", "brokers"))
+
+    async def give(_: web.Request) -> web.Response:
+        return web.json_response({"access_token": "granted"})
+
+    app, context = web.Application(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    app.router.add_post("/token", give)
+    server = TestServer(app, host="127.0.0.1", scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        url = str(server.make_url("/token"))
+        assert await token_of(token_url=url, token_ca=login, ca=brokers) == "granted"
+        # The authorities of the brokers do not count here.
+        for wrong in ({"ca": login}, {"token_ca": brokers}):
+            with pytest.raises(EnvironmentFault, match=r"did not issue a token: \[SSL: .*certificate verify failed"):
+                await token_of(token_url=url, **wrong)
+        with pytest.raises(EnvironmentFault, match="TLS cannot use token_ca: "):
+            await token_of(token_url=url, token_ca=Secret(f"file:{tmp_path / 'text.pem'}"))
+    finally:
+        await server.close()
 
 
 @pytest.mark.parametrize(

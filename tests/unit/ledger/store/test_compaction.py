@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -92,14 +93,14 @@ def small_and_patient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
         yield
 
 
-def filled(*, lanes: int = LANES, released: bool = True) -> MemoryLedger:
+def filled(*, lanes: int = LANES, released: bool = True, topic: str = "orders") -> MemoryLedger:
     """A ledger whose lanes have gaps on both sides; some of its runs go backwards."""
     chance = random.Random(5)
     appended: list[tuple[AnyFact, ...]] = [(LeaseTaken(1, HOLDER, 6000),)]
     progress: list[Progress] = []
     for number in range(lanes):
         lane = lane_id(number)
-        appended.append((opened(number), LaneTaken(lane, 1, "r")))
+        appended.append((msgspec.structs.replace(opened(number), source_topic=topic), LaneTaken(lane, 1, "r")))
         ordinal, source, target = 0, 100, 7
         for step in range(RUNS):
             appended.append((SourceRun(lane, 1, (Run(ordinal, source),)), TargetRun(lane, 1, ordinal, target, 0)))
@@ -235,6 +236,23 @@ async def test_what_a_whole_run_moves(tmp_path: Path) -> None:
     async with store_of(ledger, tmp_path) as store:
         pieces = store.state.lanes[lane_id(0)].source_runs.pieces
         assert sum(piece.archived is not None for piece in pieces) > 1
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("topic", ["x/../../../../outside", "/outside", "..", "a\0b", "é%2F"])
+async def test_no_name_in_the_ledger_leads_out_of_the_folder(tmp_path: Path, topic: str) -> None:
+    """Whoever can write to the topics of the ledger chooses the names in it."""
+    ledger, folder = filled(topic=topic), tmp_path / "maps" / "eu-us"
+    before = await answers_of(ledger, folder)
+    done = await run(ledger, folder)
+    assert (done.lanes, done.left) == (LANES, 0)
+    assert await answers_of(ledger, folder) == before
+    assert names_in(tmp_path) == ["maps"]
+    assert names_in(folder) == ["generation=000001"]
+    assert [unquote(name) for name in names_in(folder / "generation=000001")] == ["_manifest.json", f"topic={topic}"]
 
 
 async def test_the_holder_of_the_lease_trims(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ async def found(
     """The ledger maps each ordinal below `first` to the source offset 100 higher."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 100),)))
-    sides = [(as_any(FakeLog(list(each), 200, 200)), PARTITION) for each in (source, target)]
-    return await newer_copies(*sides, play.record, AskRebuild(1, PRODUCER, first, start, 200), located)
+    originals, copies = ((as_any(FakeLog(list(each), 200, 200)), PARTITION) for each in (source, target))
+    wanted = AskRebuild(1, PRODUCER, first, start, 200)
+    return await newer_copies(originals, copies, play.record, wanted, located)
 
 
 def own(offset: int, keys: str, ordinal: int) -> ReadBatch:

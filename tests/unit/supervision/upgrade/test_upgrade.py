@@ -14,9 +14,10 @@ from mirrord.config.schema import Config, RuntimeConfig
 from mirrord.config.value_parsers import HostPort
 from mirrord.control.command_sender import NoAnswer
 from mirrord.daemon.http_api import HttpServer
+from mirrord.ledger.errors import LedgerMissing, NotSigned
 from mirrord.ledger.facts.core import LeaseContinued, LeaseTaken
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.fleet import fleet
@@ -298,6 +299,8 @@ class Held:
     ("holders", "terms", "error"),
     [
         ([None], TERMS, "no daemon is running these flows"),
+        ([NotSigned("it has no signature")], TERMS, "flow eu-us: it has no signature"),
+        ([LedgerMissing("there is no flow")], TERMS, "no daemon is running these flows"),
         ([OLD, NEW], TERMS, "several are running these flows: eu-us at http://127.0.0.1:8182; us-eu at"),
         ([OLD], msgspec.structs.replace(TERMS, flows=("eu-us", "x")), "is running different flows (eu-us, x)"),
         ([OLD], msgspec.structs.replace(TERMS, instance="b"), 'is the instance "b", but'),
@@ -308,14 +311,17 @@ class Held:
 async def test_bad_uses_are_reported_in_one_line(
     mirror: Mirror,
     monkeypatch: pytest.MonkeyPatch,
-    holders: list[str | None],
+    holders: list[str | MirrordError | None],
     terms: HandoverTerms | None,
     error: str,
 ) -> None:
     config = Config(clusters=mirror.config.clusters, flows=(FLOW,))
-    views = {name: Held(http) for name, http in zip(("eu-us", "us-eu"), holders, strict=False)}
+    views = {
+        name: each if isinstance(each, MirrordError) else Held(each)
+        for name, each in zip(("eu-us", "us-eu"), holders, strict=False)
+    }
 
-    async def read(*_: object) -> dict[str, Held]:
+    async def read(*_: object) -> dict[str, Held | MirrordError]:
         return views
 
     async def answer(*_: object) -> HandoverAnswer:
