@@ -469,7 +469,8 @@ class LaneHost:
     # how a lane ends
 
     def _halted(self, hosted: HostedLane, effect: Halted) -> None:
-        log.error("lane_halted", lane=hosted.lane.id, line=effect.line)
+        report = partial(log.warning, "lane_rebuilds_map") if effect.rebuilds else partial(log.error, "lane_halted")
+        report(lane=hosted.lane.id, line=effect.line)
 
     def _lost(self, hosted: HostedLane, effect: Lost) -> None:
         log.error("records_lost", lane=hosted.lane.id, line=effect.line)

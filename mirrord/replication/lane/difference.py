@@ -234,4 +234,4 @@ def _doubt(lane: Lane, now: float) -> Effects:
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.go(Resume())
-    return [Halted(lane.halt.line)]
+    return [Halted(lane.halt.line, rebuilds=True)]

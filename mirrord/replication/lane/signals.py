@@ -529,6 +529,8 @@ class Halted(msgspec.Struct, frozen=True):
     """The lane is halted. `line` tells the operator why."""
 
     line: str
+    rebuilds: bool = False
+    """Whether the lane now rebuilds its offset map, and then continues by itself."""
 
 
 class Lost(msgspec.Struct, frozen=True):
