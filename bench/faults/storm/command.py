@@ -198,6 +198,7 @@ def result(outcome: Outcome) -> pages.Result:
         },
         "restarts": record.restarts,
         "node_restarts": record.node_restarts,
+        "unfed": record.unfed,
         "unavailable": unavailable(KINDS, plan.missing),
         "named": dict(verdict.named),
         "difference": dict(verdict.difference),

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from bench.faults.storm.kinds import SEVERAL_AT_ONCE, TWO_AT_ONCE, Kind, Order
 from bench.faults.storm.own_strikes import DAEMON, OWN
 from bench.faults.storm.strikes import STRIKES
 from bench.faults.storm.watch import MOST_S, Watch
+from bench.harness.daemon import target_name
 
 TWO_SHARE = 0.2
 """Share of faults during which another one begins."""
@@ -43,6 +44,18 @@ class Record:
     """The same for brokers and controllers."""
     failures: list[str] = field(default_factory=list[str])
     """Faults after which the copy did not recover in time, and other failures."""
+    unfed: int = 0
+    """Faults after which the copy did not recover because the source itself did not."""
+
+
+Lost = tuple[Side, str, int]
+"""A partition that has not recovered: its side, topic and number."""
+
+
+def unfed(lost: Collection[Lost]) -> set[Lost]:
+    """Return the partitions of the target that cannot recover, because their source has not recovered either."""
+    fed_by_lost = {(target_name(topic), partition) for side, topic, partition in lost if side == "source"}
+    return {each for each in lost if each[0] == "target" and each[1:] in fed_by_lost}
 
 
 class Striker:
@@ -153,7 +166,7 @@ class Striker:
             number = self._number
             self.record.faults[kind.name] += 1
         results: dict[str, float | None] = {}
-        lost: set[str] = set()
+        lost: set[Lost] = set()
         begun = [
             threading.Thread(target=self._await, args=(side, struck + kind.settle_s, side, results, lost))
             for side in self._watches
@@ -171,11 +184,11 @@ class Striker:
             thread.join()
         self._note(kind, number, blow.what, (struck, healed), results, lost, together)
 
-    def _await(self, side: Side, since: float, what: str, results: dict[str, float | None], lost: set[str]) -> None:
+    def _await(self, side: Side, since: float, what: str, results: dict[str, float | None], lost: set[Lost]) -> None:
         found, missing = self._watches[side].await_since(since, self._ended)
         results[what] = found
         if found is None:
-            lost |= {f"{topic}-{partition} of the {side}" for topic, partition in missing}
+            lost |= {(side, topic, partition) for topic, partition in missing}
 
     def _ended(self) -> bool:
         self.keep_daemon()
@@ -188,12 +201,18 @@ class Striker:
         what: str,
         times: tuple[float, float],
         results: Mapping[str, float | None],
-        lost: set[str],
+        lost: set[Lost],
         together: str,
     ) -> None:
         struck, healed = times
+        if late := [each for each in lost - unfed(lost) if each[0] == "target"]:
+            names = ", ".join(f"{topic}-{partition} of the {side}" for side, topic, partition in sorted(late))
+            self.record.failures.append(f"{what}: no recovery within {MOST_S:g} s: {names}")
+            return
         if lost:
-            self.record.failures.append(f"{what}: no recovery within {MOST_S:g} s: {', '.join(sorted(lost))}")
+            names = ", ".join(f"{topic}-{partition}" for side, topic, partition in sorted(lost) if side == "source")
+            self._ground.print_line(f"{number}: {what}: the source has not recovered within {MOST_S:g} s: {names}")
+            self.record.unfed += 1
             return
         recovery = Recovery(
             (results["source"] or 0) - struck, (results["target"] or 0) - struck, (results["healed"] or 0) - healed

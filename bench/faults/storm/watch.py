@@ -1,7 +1,7 @@
 """How long a fault interrupts the records: which partitions hold a record that was written after it?
 
-The watch asks every broker for the first record from a time on (ListOffsets v1) through its own listener, which no
-fault cuts off. A partition has recovered when its leader returns such a record.
+The watch asks every broker for the first committed record from a time on (ListOffsets v2, KIP-98) through its own
+listener, which no fault cuts off. A partition has recovered when its leader returns such a record.
 """
 
 import socket
@@ -18,7 +18,8 @@ from mirrord.lab.ports import LOOPBACK
 Place = tuple[str, int]
 """A topic, and a partition of it."""
 
-_LIST_OFFSETS, _VERSION = 2, 1
+_LIST_OFFSETS, _VERSION = 2, 2
+_READ_COMMITTED = 1
 _CLIENT = b"watch"
 _ANSWER_S = 0.5
 _LOOK_S = 0.1
@@ -69,12 +70,12 @@ def _recovered(port: int, asked: Mapping[Place, int]) -> set[Place]:
 
 
 def request(asked: Mapping[Place, int]) -> bytes:
-    """Return a ListOffsets request of version 1, with its length."""
+    """Return a ListOffsets request of version 2, with its length."""
     topics: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for (topic, partition), from_ms in asked.items():
         topics[topic].append((partition, from_ms))
     parts = [struct.pack(">hhih", _LIST_OFFSETS, _VERSION, 0, len(_CLIENT)), _CLIENT]
-    parts.append(struct.pack(">ii", _NOBODY, len(topics)))
+    parts.append(struct.pack(">ibi", _NOBODY, _READ_COMMITTED, len(topics)))
     for topic, partitions in topics.items():
         name = topic.encode()
         parts.append(struct.pack(">h", len(name)) + name + struct.pack(">i", len(partitions)))
@@ -86,8 +87,8 @@ def request(asked: Mapping[Place, int]) -> bytes:
 def answered(answer: bytes) -> set[Place]:
     """Return the partitions in a response for which there is a record."""
     found: set[Place] = set()
-    (topics,) = struct.unpack_from(">i", answer, 4)
-    position = 8
+    (topics,) = struct.unpack_from(">i", answer, 8)  # after the correlation id and the throttle time
+    position = 12
     for _ in range(topics):
         (length,) = struct.unpack_from(">h", answer, position)
         topic = answer[position + 2 : position + 2 + length].decode()

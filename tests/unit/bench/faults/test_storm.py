@@ -9,12 +9,14 @@ import pytest
 from bench.faults.storm import leaders, network, watch
 from bench.faults.storm.clocks import Clock
 from bench.faults.storm.command import sizes
+from bench.faults.storm.ground import Side
 from bench.faults.storm.judging import Account, Cleaned, Named, account, last_of_keys, named_in
 from bench.faults.storm.kinds import FLAVORS, KINDS, NEED_OF_FLAVOR, Order, flavors, playable, unavailable
 from bench.faults.storm.load import NUMBERED, STREAMS
 from bench.faults.storm.numbered import Numbered
 from bench.faults.storm.own_strikes import OWN
 from bench.faults.storm.strikes import STRIKES
+from bench.faults.storm.striking import unfed
 from bench.report import storms
 
 
@@ -71,16 +73,22 @@ def test_the_load_is_complete() -> None:
 def test_a_watch_asks_for_the_first_record_since_a_time() -> None:
     message = watch.request({("a", 0): 5, ("a", 2): 6, ("bc", 1): 7})
     assert struct.unpack_from(">i", message)[0] == len(message) - 4
-    assert struct.unpack_from(">hh", message, 4) == (2, 1)
+    assert struct.unpack_from(">hh", message, 4) == (2, 2)
     assert message.endswith(struct.pack(">h2siiq", 2, b"bc", 1, 1, 7))
 
 
 def test_a_partition_has_recovered_if_its_leader_finds_a_record() -> None:
     partitions = [(0, 0, 17), (1, 6, -1), (2, 0, -1)]  # found; another leader; no such record
-    answer = struct.pack(">iih1si", 0, 1, 1, b"a", len(partitions))
+    answer = struct.pack(">iiih1si", 0, 0, 1, 1, b"a", len(partitions))
     for partition, error, offset in partitions:
         answer += struct.pack(">ihqq", partition, error, 1, offset)
     assert watch.answered(answer) == {("a", 0)}
+
+
+def test_a_copy_cannot_recover_before_its_source() -> None:
+    """A transaction may stay open for long after its coordinator was cut off."""
+    lost: set[tuple[Side, str, int]] = {("source", "t", 0), ("target", "eu.t", 0), ("target", "eu.t", 1)}
+    assert unfed(lost) == {("target", "eu.t", 0)}
 
 
 def test_a_reassignment_in_the_format_of_kip_455() -> None:
