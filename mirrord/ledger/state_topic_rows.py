@@ -21,6 +21,9 @@ from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.seal import NO_SEAL, Seal
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
+MOST_FOREIGN, LONGEST_FOREIGN = 1_000, 256
+"""Maximum number of keys of records that mirrord did not write, and of characters of such a key, that are reported."""
+
 
 class KeptLane(NamedTuple):
     """Properties of a lane's snapshot record in the state topic. The record is written again only if `changed_at` or
@@ -85,7 +88,8 @@ class StateTopicRows:
         self._rows: dict[str, StateRow] = {}
         self._pieces: dict[str, PackedPiece] = {}
         self.foreign: dict[str, NotOurs] = {}
-        """Why records were skipped, by their keys. mirrord did not write them."""
+        """Why records were skipped, by their keys. mirrord did not write them, so whoever did may have written any
+        number of them, with long keys: only some keys are kept, and only their beginnings."""
 
     def take(self, row: StateRow) -> None:
         """Add the next record. A record without a value removes its key. A record that mirrord did not write is
@@ -94,11 +98,12 @@ class StateTopicRows:
         try:
             value = value if value is None else self._proven(key, value)
         except NotOurs as why:
-            self.foreign[key] = why
+            if len(self.foreign) < MOST_FOREIGN:
+                self.foreign[key[:LONGEST_FOREIGN]] = why
             return
         except _Former:
             return
-        self.foreign.pop(key, None)
+        self.foreign.pop(key[:LONGEST_FOREIGN], None)
         self._rows.pop(key, None)
         if value is None:
             self._pieces.pop(key, None)

@@ -16,11 +16,10 @@ from mirrord.ledger.codec import SIGNED, decode_entry
 from mirrord.ledger.errors import LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew, UnknownKey
 from mirrord.ledger.facts.commands import RecordSkipped
 from mirrord.ledger.facts.core import Entry
+from mirrord.ledger.state_topic_rows import MOST_FOREIGN
 from mirrord.ledger.store.log_interface import LedgerRow
 from mirrord.ledger.store.seal import Seal
 
-MOST_KEYS = 1_000
-"""Maximum number of keys of skipped records of the state topic that are remembered."""
 NOTHING = Entry(-1, 0, ())
 """What is folded in place of a skipped record."""
 
@@ -163,7 +162,7 @@ class SkippedRecords:
 
     def skip_row(self, key: str, why: LedgerCorrupt) -> None:
         """Note a record of the state topic."""
-        if key in self._keys or len(self._keys) >= MOST_KEYS:
+        if key in self._keys or len(self._keys) >= MOST_FOREIGN:
             return
         self._keys[key] = None
         if self._reports:
