@@ -8,7 +8,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.model.intervals import Interval, ranges, uncovered
+from mirrord.model.intervals import Interval, joined, ranges, uncovered
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord
 from mirrord.replication.lane.target.batch_relocation import covered_below
@@ -81,16 +81,16 @@ def _start(record: LaneRecord, wanted: AskRebuild, located: Located) -> int:
 
 
 class _Placed:
-    """Returns the source offset of an ordinal in the target, or -1 if it could not be determined."""
+    """Returns the source offset of an ordinal in the target, or -1 if the source no longer has its record."""
 
     def __init__(self, record: LaneRecord, first: int, located: Located) -> None:
         self._former, self._first, self._found = record.source_runs, first, Runs([*located.runs])
-        self._open = located.open
+        self._gone = joined((*located.open, *located.gone))
 
     def __call__(self, ordinal: int) -> int:
         if ordinal < self._first:
             offset = self._former.offset_of(ordinal)
         else:
-            is_known = any(True for _ in uncovered((ordinal, ordinal + 1), self._open))
-            offset = self._found.offset_of(ordinal) if is_known else None
+            is_there = any(True for _ in uncovered((ordinal, ordinal + 1), self._gone))
+            offset = self._found.offset_of(ordinal) if is_there else None
         return -1 if offset is None else offset

@@ -293,7 +293,9 @@ def locate(
     for ordinal, offset in placed:
         runs.add(ordinal, offset)
     left_out = tuple(Verdict(each.start, each.end, each.left_out) for each in originals if each.left_out is not None)
-    return Located(tuple(runs), doubled, missing, top + 1, _epochs(originals), left, left_out)
+    absent = (offset is None for batch in found for offset in batch)
+    gone = ranges(at for at, is_absent in zip(ordinals, absent, strict=True) if is_absent and not _within(left, at))
+    return Located(tuple(runs), doubled, missing, top + 1, _epochs(originals), left, gone, left_out)
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:

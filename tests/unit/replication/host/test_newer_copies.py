@@ -47,6 +47,12 @@ async def test_a_record_with_a_newer_copy_is_left_out() -> None:
     assert await found([written(5, "ab")], target, located) == NewerCopies(((6, 7),))
 
 
+async def test_a_copy_whose_record_is_gone_is_older() -> None:
+    """LOSS. The ledger maps it to a later offset, and nothing confirms that."""
+    located = Located((Run(0, 8),), (), ((5, 7),), 9, gone=((0, 1),))
+    assert await found([written(5, "ab")], [own(0, "b", 0)], located) == NewerCopies()
+
+
 async def test_it_is_not_known_whether_the_record_of_another_client_is_newer() -> None:
     located = Located((), (), ((5, 8),), 9)
     assert await found([written(5, "aba")], [written(3, "a")], located) == NewerCopies((), ((5, 6), (7, 8)))
