@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.model import known_secrets
 from mirrord.supervision.fleet.fleet import Fleet
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 
@@ -27,6 +28,12 @@ FLOW_STEPS, HOST_STEPS = drawn("flow states"), drawn("host states")
 def own_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests leave no tokens and logs in the user's state directory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+
+
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secrets of other tests, for example the word "second", are not masked."""
+    monkeypatch.setattr(known_secrets, "_known", dict[str, None]())
 
 
 @pytest.fixture(autouse=True)
