@@ -159,11 +159,11 @@ def _cpu_s(processes: Iterable[psutil.Process]) -> float:
 
 
 def _peak_bytes(processes: Iterable[psutil.Process]) -> int:
-    return int(max(_each(processes, _high_water), default=0.0))
+    return int(max(_each(processes, high_water), default=0.0))
 
 
-def _high_water(process: psutil.Process) -> float:
-    """Return the kernel's high-water mark (VmHWM)."""
+def high_water(process: psutil.Process) -> float:
+    """Return the kernel's high-water mark of the resident memory in bytes (VmHWM), or 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     except OSError:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,8 @@ class Settings:
     dashboard: bool = False
     flow_more: str = ""
     """Additional lines of the flow."""
+    more: str = ""
+    """Additional tables, for example of other clusters and flows."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Additional environment variables of the process."""
 
@@ -156,12 +158,16 @@ class Daemon:
             raise EnvironmentFault(f"the command is refused: {answer.body.decode(errors='replace')}")
 
     def flow(self) -> FlowStatus | None:
-        """Return the status of its only flow, or None if it does not answer."""
+        """Return the status of its first flow, or None if it does not answer."""
+        return next(iter(self.flows()), None)
+
+    def flows(self) -> Sequence[FlowStatus]:
+        """Return the status of all its flows. Empty if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{self.address}/status", timeout=_ASK_S) as answer:
-                return Status.decode(answer.read()).flows[0]
-        except (OSError, http.client.HTTPException, ValueError, IndexError):
-            return None
+                return Status.decode(answer.read()).flows
+        except (OSError, http.client.HTTPException, ValueError):
+            return ()
 
     def wait_for(
         self,
@@ -234,4 +240,5 @@ listen = "{address}"
 
 [logs]
 dir = "{logs}"
+{settings.more}
 """

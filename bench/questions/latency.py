@@ -99,8 +99,8 @@ def _measure(
     records = warm_up + int(max(MEASURED_S * share * rate, LEAST_RECORDS * share))
     with _copier(source, target, name, topic.name) as copier:
         copier.used()
-        _await_topic(target, copier.copy)
-        sent, at_source, at_target = _let_flow((source, topic.name), (target, copier.copy), records, load)
+        await_topic(target, copier.copy)
+        sent, at_source, at_target = let_flow((source, topic.name), (target, copier.copy), records, load)
     Admin(target.bootstrap).delete([copier.copy])
     added = [(at_target[at] - at_source[at]) / 1e6 for at in range(warm_up, records)]
     through = [(at_source[at] - sent[at]) / 1e6 for at in range(warm_up, records)]
@@ -128,7 +128,8 @@ def _copier(source: Cluster, target: Cluster, name: str, topic: str) -> Abstract
             return copiers.mm2(source, target, topic, topic, copiers.tuned(topic, "none", PARTITIONS))
 
 
-def _await_topic(cluster: Cluster, topic: str) -> None:
+def await_topic(cluster: Cluster, topic: str) -> None:
+    """Wait until a cluster has a topic with `PARTITIONS`. Raises EnvironmentFault."""
     admin, deadline = Admin(cluster.bootstrap), time.monotonic() + START_S
     while len(admin.ends({topic: PARTITIONS})) < PARTITIONS:
         if time.monotonic() > deadline:
@@ -136,10 +137,19 @@ def _await_topic(cluster: Cluster, topic: str) -> None:
         time.sleep(_LOOK_S)
 
 
-def _let_flow(
-    source: tuple[Cluster, str], target: tuple[Cluster, str], records: int, load: tuple[int, int]
+def let_flow(
+    source: tuple[Cluster, str],
+    target: tuple[Cluster, str],
+    records: int,
+    load: tuple[int, int],
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple["array[int]", "array[int]", "array[int]"]:
-    """Return for each record when it was sent and when it arrived at either reader, in nanoseconds."""
+    """Let records flow. Return for each one when it was sent and when it arrived at either reader, in nanoseconds.
+
+    `source` and `target` contain a cluster and the name of the topic there, `load` the records per second and per
+    transaction (0: no transactions). `meanwhile` is called when the writer has been started. Raises EnvironmentFault if
+    not all records arrive.
+    """
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe(duplex=False) for _ in range(3)]
     ready = [context.Event() for _ in range(2)]
@@ -154,6 +164,7 @@ def _let_flow(
         if not all(event.wait(PATIENCE_S) for event in ready):
             raise EnvironmentFault("the readers do not start")
         writer.start()
+        meanwhile()
         patience_s = records / load[0] + PATIENCE_S
         deadline = time.monotonic() + patience_s
         if not all(pipe[0].poll(max(0.0, deadline - time.monotonic())) for pipe in pipes):

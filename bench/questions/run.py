@@ -9,7 +9,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -25,6 +25,7 @@ from bench.questions import (
     far,
     groups,
     growth,
+    hostile,
     idle,
     kills,
     latency,
@@ -62,12 +63,15 @@ Question = Literal[
     "fairness",
     "soak",
     "mm2",
+    "hostile",
 ]
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
-LONG: tuple[Question, ...] = ("soak", "mm2")
+LONG: tuple[Question, ...] = ("soak", "mm2", "hostile")
 """Questions that are asked only on request."""
+MINUTES: Mapping[Question, tuple[float, float]] = {"soak": (soak.MINUTES, 2.0), "hostile": (hostile.MINUTES, 1.0)}
+"""The usual and the shortest duration of the questions that have one."""
 SHORT: tuple[Question, ...] = ("catch-up", "throughput", "latency", "recovery")
 SHORT_SHARE = 0.1
 """The questions of `--short`, and the share of each."""
@@ -86,8 +90,12 @@ class Order(NamedTuple):
     share: float
     """Share of bytes, time and repetitions."""
     seed: int
-    minutes: float
-    """Duration of a soak."""
+    minutes: float | None = None
+    """Duration of a question of `MINUTES`. None: the usual one."""
+
+    def minutes_of(self, question: Question) -> float:
+        """Return the duration of this question."""
+        return MINUTES[question][0] if self.minutes is None else self.minutes
 
 
 Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspec.Struct]]
@@ -183,8 +191,16 @@ def _mm2(source: Cluster, target: Cluster, order: Order, print_line: Callable[[s
 def _soak(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
     kinds: list[msgspec.Struct] = []
     for engine in order.engines:
-        kinds += soak.measure(source, target, engine, order.minutes, order.seed, print_line)
+        kinds += soak.measure(source, target, engine, order.minutes_of("soak"), order.seed, print_line)
     return kinds
+
+
+def _hostile(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    minutes = order.minutes_of("hostile")
+    return [
+        hostile.measure(source, target, engine, (minutes, order.share), order.seed, print_line)
+        for engine in order.engines
+    ]
 
 
 _MEASURES: dict[str, Measure] = {
@@ -206,6 +222,7 @@ _MEASURES: dict[str, Measure] = {
     "fairness": _fairness,
     "soak": _soak,
     "mm2": _mm2,
+    "hostile": _hostile,
 }
 
 
@@ -222,20 +239,22 @@ def ask(question: Question, order: Order, print_line: Callable[[str], None]) -> 
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
-    parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all but soak and mm2")
+    parser.add_argument("--question", choices=QUESTIONS, action="append", help=f"default: all but {', '.join(LONG)}")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both, where there is one")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of bytes, time and repetitions; 0.1 takes minutes (default: 1)"
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
-    parser.add_argument("--minutes", type=float, default=soak.MINUTES, help="of a soak (default: %(default)g)")
+    usual = ", ".join(f"{minutes:g} of {question}" for question, (minutes, _) in MINUTES.items())
+    parser.add_argument("--minutes", type=float, help=f"of a soak, or of an attack (default: {usual})")
     parser.add_argument("--short", action="store_true", help="four questions in ten minutes; nothing is kept")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
     if not 0 < arguments.share <= 1:
         parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
-    if arguments.minutes < 2:
-        parser.error(f"--minutes is {arguments.minutes:g}; it must be at least 2")
+    for question, (_, least) in MINUTES.items():
+        if arguments.minutes is not None and question in (arguments.question or ()) and arguments.minutes < least:
+            parser.error(f"--minutes is {arguments.minutes:g}; {question} needs at least {least:g}")
     if arguments.short and arguments.share < 1:
         parser.error(f"--short is a share of {SHORT_SHARE:g}; --share {arguments.share:g} cannot stand beside it")
     if arguments.short:
@@ -258,6 +277,9 @@ def main() -> int:
             continue
         for table in tables.TABLES[question](msgspec.to_builtins(results)):
             console.print(table.for_terminal())
+        if faults := [fault for each in results if isinstance(each, hostile.Hostile) for fault in each.faults]:
+            console.print(f"{question}: {'; '.join(faults)}", soft_wrap=True, markup=False, style="red")
+            failed.append(question)
         if arguments.keep:
             document = {"share": order.share, "seed": order.seed, "load": load, "results": msgspec.to_builtins(results)}
             pages.keep(question, document)

@@ -53,6 +53,7 @@ _WORDS = {
     "audit": "Speed of an audit",
     "fairness": "Fairness",
     "soak": "What grows with time",
+    "hostile": "A hostile source next to a healthy flow",
 }
 """The headings of the questions of `bench.run`."""
 

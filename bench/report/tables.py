@@ -15,6 +15,7 @@ from bench.questions.move_phases import PHASES
 from bench.report.table import Result, Table, least_median_most
 from bench.report.tables_beside import catch_up, far, latency, mm2_nodes
 from bench.report.tables_growth import growth
+from bench.report.tables_hostile import hostile
 from bench.report.tables_soak import soak
 
 _SPEED_GOALS = {
@@ -473,5 +474,6 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "growth": growth,
     "fairness": fairness,
     "soak": soak,
+    "hostile": hostile,
 }
 """The tables of each question."""

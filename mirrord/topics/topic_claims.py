@@ -1,8 +1,8 @@
 """Decides which flow may copy into which target topic, so that no two flows of one daemon copy into the same topic.
 
-A target topic belongs to the flow that, according to its ledger, has a lane to the topic. The topic belongs to that
-flow even while the flow is not running, so that no other flow can write to the topic during that time. If no ledger
-contains a lane to a topic, the topic belongs to the first flow that plans to copy into it.
+A target topic belongs to the flow that, according to its ledger, has created the topic or has a lane to it. The topic
+belongs to that flow even while the flow is not running, so that no other flow can write to the topic during that time.
+If this is true of no ledger, the topic belongs to the first flow that plans to copy into it.
 """
 
 import asyncio
@@ -123,12 +123,12 @@ class Claims:
         `topics` are all topics on the target cluster. Each reason continues the sentence "would be copied into X,
         which".
         """
-        own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
+        own = _owned(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
         copied = {
             topic_id: f"is the copy of {source} in the flow {name}"
             for name, ledger in self._ledgers.items()
             if name != flow.name and not self._shares(flow, name)
-            for topic_id, source in _copies(ledger.state).items()
+            for topic_id, source in _owned(ledger.state).items()
         }
         named = {
             each.target_topic: f"is the copy of {each.source_topic} in the flow {name}"
@@ -166,3 +166,13 @@ def _copies(ledger: FlowState) -> dict[TopicId, str]:
     """Return the target topics to which the flow has a lane. The result maps the id of each target topic to the name of
     its source topic."""
     return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}
+
+
+def _owned(ledger: FlowState) -> dict[TopicId, str]:
+    """Return the result of `_copies`, and also the target topics that the flow has created.
+
+    A new topic has no lane until the next discovery. Without this rule, a flow would not copy into a topic that it has
+    just created while the source of another flow does not answer, because that flow's ledger is then not read.
+    """
+    created = {topic_id: topic.source_topic for topic_id, topic in ledger.topics.items() if topic.created}
+    return created | _copies(ledger)

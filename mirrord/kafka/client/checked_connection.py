@@ -46,6 +46,17 @@ class CheckedConnection(AIOKafkaConnection):
         private._reader = _BoundedReader(private._reader, self)
         return cast(Any, super())._create_reader_task()
 
+    def _handle_frame(self, resp: bytes) -> None:
+        """Pass an answer to the request that waits for it. An invalid answer closes the connection.
+
+        For any other error than an OSError, aiokafka would log a traceback. A broker could thus fill the log with the
+        tracebacks of all attempts to connect.
+        """
+        try:
+            cast(Any, super())._handle_frame(resp)
+        except Exception as error:
+            raise OSError(f"its answers are invalid ({type(error).__name__})") from error
+
     async def send(self, request: Any, expect_response: bool = True) -> Any:
         """Send a request as aiokafka does. If it is a SaslAuthenticate request, also check the response.
 

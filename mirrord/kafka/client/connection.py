@@ -33,7 +33,15 @@ from mirrord.kafka.protocol.api_versions import Api, choose
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
-PRIVATE_NAMES = ("_create_reader_task", "_reader", "_read_task", "_send_sasl_token", "_versions", "_writer")
+PRIVATE_NAMES = (
+    "_create_reader_task",
+    "_handle_frame",
+    "_reader",
+    "_read_task",
+    "_send_sasl_token",
+    "_versions",
+    "_writer",
+)
 """The private attributes of aiokafka's AIOKafkaConnection that this module uses. A test checks that they exist in the
 library."""
 

@@ -94,6 +94,21 @@ async def test_what_was_created_and_grown_stands_in_the_ledger(mirror: Mirror) -
     await reader.close()
 
 
+async def test_new_topics_do_not_wait_for_a_flow_whose_source_does_not_answer(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_supervisor, "OTHERS_S", 0.1)
+    mirror.claims.expect(msgspec.structs.replace(FLOW, name="asia-us", source="asia"))  # its ledger is never read
+    mirror.clusters["eu"].add("orders", 2)
+    mirror.clusters["eu"].add("orders-old", 1)
+    mirror.clusters["us"].add("eu.orders-old", 1)
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    await eventually(lambda: flow.status().totals.lanes == {"copying": 2})
+    assert {lane.topic for lane in flow.status().lanes} == {"orders"}
+    assert "eu.orders-old, which may be a copy of the flow asia-us" in flow.status().note
+
+
 async def test_a_topic_that_cannot_be_created_stops_no_other(mirror: Mirror) -> None:
     mirror.clusters["eu"].add("orders", 2)
     mirror.clusters["eu"].add("orders-secret", 1)

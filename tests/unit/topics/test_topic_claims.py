@@ -8,6 +8,7 @@ import pytest
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.state_topic_records import TargetTopic
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.topics.topic_claims import Claims
 
@@ -21,8 +22,12 @@ ORDERS = Topic("orders", TopicId("id-orders"), 1)
 class Ledger:
     """A ledger that has copied `orders`, if it has copied anything."""
 
-    def __init__(self, *target_topics: str) -> None:
+    def __init__(self, *target_topics: str, created: str = "") -> None:
+        """`created` is the id of a topic that the flow has created and not copied into."""
         self.state = FlowState(lanes={key.id: lane(key) for key in map(key_into, target_topics)})
+        if created:
+            topic_id = TopicId(created)
+            self.state.topics[topic_id] = TargetTopic("orders", topic_id, 1, True, "orders")
 
 
 def key_into(target_topic: str) -> LaneKey:
@@ -77,6 +82,15 @@ def test_what_the_own_ledger_has_copied_into_waits_for_nobody() -> None:
     claims.expect(FLOW)
     claims.read(OTHER.name, Ledger("id-orders"))
     assert others(claims, OTHER) == {}
+
+
+def test_what_a_flow_has_created_belongs_to_it_at_once() -> None:
+    claims = Claims()
+    claims.expect(FLOW)
+    claims.read(OTHER.name, Ledger(created="id-orders"))
+    assert others(claims, OTHER) == {}, "the ledger of the other flow is not read yet"
+    claims.read(FLOW.name, Ledger())
+    assert others(claims, FLOW) == {"orders": "is the copy of orders in the flow asia-us"}
 
 
 def test_plans_count_while_a_flow_does_not_run_and_end_with_it() -> None:

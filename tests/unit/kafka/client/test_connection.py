@@ -8,7 +8,7 @@ import ssl
 import struct
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -386,3 +386,27 @@ def test_a_secret_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MIRRORD_TEST_PASSWORD")
     with pytest.raises(EnvironmentFault, match="the environment variable MIRRORD_TEST_PASSWORD is not set"):
         client_options(SASL)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        struct.pack(">i", 0),
+        struct.pack(">ih", 2, 1),
+        struct.pack(">iihi", 10, 1, 0, 1_000),
+        struct.pack(">iihi", 10, 1, 0, 0) * 2,
+    ],
+    ids=["empty", "no correlation id", "cut off", "not asked for"],
+)
+async def test_an_invalid_answer_to_the_first_request_logs_no_traceback(
+    answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1_000)
+        writer.write(answer)
+        await reader.read()
+
+    async with server(serve) as port:
+        with suppress(EnvironmentFault):
+            (await connect("127.0.0.1", port, Security(), BufferPool(), PATIENT)).close()
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("aiokafka")] == []
