@@ -113,7 +113,7 @@ class _BoundedReader:
 
 def check_scram(message: bytes) -> None:
     """Check a message of a broker in a SCRAM exchange (RFC 5802 §5.1). Raises SaslAuthenticationFailed if the broker
-    refuses the user, or asks for too few or too many iterations.
+    refuses the user, asks for too few or too many iterations, or sends neither a challenge nor a signature.
 
     With few iterations, a server that poses as the broker could guess the password from the proof of the client.
     Kafka's own client accepts no fewer (ScramMechanism.minIterations). With many iterations, computing the proof would
@@ -123,6 +123,8 @@ def check_scram(message: bytes) -> None:
     fields = {key: value for key, _, value in parts}
     if "e" in fields:
         raise SaslAuthenticationFailed(f"the broker refuses the user: {fields['e'][:_LONGEST_REASON]!r}")
+    if "v" not in fields and not fields.keys() >= {"r", "s", "i"}:
+        raise SaslAuthenticationFailed("the broker's SCRAM message has neither a challenge nor a signature")
     if "i" in fields:
         text, (low, high) = fields["i"], _ITERATIONS
         # The length comes first: aiokafka would use all digits of a number with many leading zeros.

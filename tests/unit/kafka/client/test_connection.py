@@ -215,12 +215,12 @@ async def test_a_sasl_exchange_without_checks_is_refused() -> None:
         ("e=unknown-user", b"", "the broker refuses the user: 'unknown-user'"),
         ("s=c2FsdA==,i=4096", b"e=other-error", "the broker refuses the user: 'other-error'"),
         ("s=c2FsdA==,i=4096", b"v=AAAA", "exchange are invalid: Server sent wrong signature"),
-        ("s=c2FsdA==,i=4096", b"", "its answers in the SCRAM-SHA-512 exchange are invalid"),
-        ("s=c2FsdA==,i=4096", b"nothing", "exchange are invalid"),
+        ("s=c2FsdA==,i=4096", b"", "neither a challenge nor a signature"),
+        ("s=c2FsdA==,i=4096", b"nothing", "neither a challenge nor a signature"),
         ("s=***,i=4096", b"v=AAAA", "wrong signature"),
         ("s=A,i=4096", b"v=AAAA", "exchange are invalid"),
-        ("i=4096", b"v=AAAA", "its answers are invalid (KeyError)"),
-        ("s=c2FsdA==", b"v=AAAA", "its answers are invalid (KeyError)"),
+        ("i=4096", b"v=AAAA", "neither a challenge nor a signature"),
+        ("s=c2FsdA==", b"v=AAAA", "neither a challenge nor a signature"),
     ],
 )
 async def test_an_odd_scram_exchange_is_one_clear_error(first: str, final: bytes, line: str) -> None:
