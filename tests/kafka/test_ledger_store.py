@@ -110,6 +110,7 @@ class TestOnBrokers(LedgerContract):
     pass
 
 
+@pytest.mark.usefixtures("unsigned_ledgers")
 async def test_a_ledger_is_signed_and_a_foreign_transaction_is_skipped(
     lab_pair: LabPair, flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
