@@ -45,6 +45,8 @@ from tests.fixtures.wire import security_of
 
 SECONDS = 60
 
+pytestmark = pytest.mark.usefixtures("own_ledgers")
+
 
 def config(cluster: Cluster, user: str = ADMIN) -> ClusterConfig:
     return ClusterConfig(tuple(cluster.bootstrap.split(",")), security_of(cluster, user))
@@ -110,7 +112,6 @@ class TestOnBrokers(LedgerContract):
     pass
 
 
-@pytest.mark.usefixtures("unsigned_ledgers")
 async def test_a_ledger_is_signed_and_a_foreign_transaction_is_skipped(
     lab_pair: LabPair, flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

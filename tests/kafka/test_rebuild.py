@@ -95,7 +95,7 @@ def row(answer: Translation) -> tuple[str, int | None, int | None, str]:
     return answer.kind, answer.offset, answer.record, answer.reason
 
 
-@pytest.mark.usefixtures("unsigned_ledgers")
+@pytest.mark.usefixtures("own_ledgers")
 def test_a_lost_ledger_is_rebuilt(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger is signed, and so is the rebuilt one."""
     source, target = lab_pair.source, lab_pair.target

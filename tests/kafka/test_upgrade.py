@@ -11,7 +11,7 @@ from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
 
-@pytest.mark.usefixtures("unsigned_ledgers")
+@pytest.mark.usefixtures("own_ledgers")
 def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: LabPair, tmp_path: Path) -> None:
     """The ledger is signed: both daemons, their replicators and `ledger show` have the key."""
     source, target = lab_pair.source, lab_pair.target

@@ -121,7 +121,7 @@ def configuration(flow: Mirror, folder: Path, more: str = "") -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("unsigned_ledgers")
+@pytest.mark.usefixtures("own_ledgers")
 async def test_each_kind_of_damage_at_its_offsets(
     spark: Any, lab_pair: LabPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,7 @@ async def size_of_state(log: KafkaLog) -> int:
     return sum(newest.values())
 
 
-@pytest.mark.usefixtures("unsigned_ledgers")
+@pytest.mark.usefixtures("own_ledgers")
 def test_a_map_is_moved_and_still_answers(
     spark: Any, lab_pair: LabPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
