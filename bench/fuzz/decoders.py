@@ -61,7 +61,7 @@ class Fuzzed(msgspec.Struct, frozen=True):
     errors: tuple[type[Exception], ...]
     samples: Sequence[bytes]
     mend: Callable[[bytes], bytes] | None = None
-    """Makes the checksum of a damaged input right again, so that the decoder reads what is behind it."""
+    """Corrects the checksum of a damaged input, so that the decoder reads the data after the checksum."""
 
 
 def all_decoders() -> list[Fuzzed]:

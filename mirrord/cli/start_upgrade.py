@@ -48,7 +48,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
         raise EnvironmentFault(f"the daemon at {http} does not report what it is running")
     _check(http, terms, config)
     same = ", the same version" if terms.program == program() else ""
-    # Whoever can write to the ledger can name the address of another server, which then chooses what it answers.
+    # A client that can write to the ledger can name the address of another server, and that server chooses its answer.
     print(clean(f"mirrord {program()} takes over from mirrord {terms.program} at {http}{same}"), file=sys.stderr)
     log.info("upgrade_begins", predecessor=http, before=terms.program, now=program())
     return Predecessor(http, terms.program, terms.daemon, author())

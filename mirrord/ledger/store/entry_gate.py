@@ -2,7 +2,7 @@
 
 A record that mirrord did not write is skipped and reported. A record that has mirrord's form but cannot be read stops
 every reader, because it may hold facts that matter. It is skipped only if an operator has ordered so for exactly its
-offset (`RecordSkipped`). The order is behind the record, so a reader that opens the ledger first reads on to the
+offset (`RecordSkipped`). The order follows the record, so a reader that opens the ledger first reads on to the
 current end. A record of a newer version of mirrord is never skipped.
 """
 
@@ -35,7 +35,7 @@ class Admitted(NamedTuple):
 
 
 class EntryGate:
-    """Passes the records of one ledger topic on, in order. While a record cannot be read, the ones behind it wait."""
+    """Passes the records of one ledger topic on, in order. While a record cannot be read, the records after it wait."""
 
     def __init__(self, topic: str, seal: Seal, position: int = 0, *, is_signed: bool = False) -> None:
         """Begin at the ledger offset `position`. `is_signed`: the ledger is known to be signed from there on."""
@@ -84,7 +84,7 @@ class EntryGate:
         raise kind(f"{where}; `mirrord ledger skip --offset {self.position}` skips exactly this record")
 
     def step_over(self) -> list[Admitted]:
-        """Return the waiting record as one that is skipped, and the ones behind it whose turn has come then. Only a
+        """Return the waiting record as one that is skipped, and the records after it that can then be passed on. Only a
         reader that shows the ledger may do this."""
         if self._obstacle is None:
             return []
@@ -117,7 +117,7 @@ class EntryGate:
         entry = decode_entry(self._seal.entry(row.value))
         if row.value and row.value[0] == SIGNED:
             self._is_signed = True
-            # What precedes the first signature may be accepted without one, but nothing behind it.
+            # What precedes the first signature may be accepted without one, but nothing after it.
             self._seal.adopts = False
         return entry
 

@@ -76,7 +76,7 @@ class LedgerReading:
                     if isinstance(row, LedgerRow) and (follow or row.offset < ends.end):
                         for admitted in gate.take(row):
                             yield self._fold(admitted, ends.end, skipped=True)
-                # An order to skip a record that cannot be read would be behind it.
+                # An order to skip a record that cannot be read would follow it.
                 while gate.obstacle is not None and gate.read_to >= ends.end:
                     for number, admitted in enumerate(gate.step_over()):
                         yield self._fold(admitted, ends.end, skipped=number > 0)
