@@ -142,7 +142,7 @@ class GroupSource:
             self._changed(changed)
 
     def _report_left_out(self) -> None:
-        """Log once that groups are left out. The status shows their number."""
+        """Log once that groups are not followed. The status shows their number."""
         if self.remark and not self._has_reported:
             self._has_reported = True
             log.warning("groups_left_out", cluster=self._view.alias, reason=self.remark)

@@ -191,7 +191,7 @@ class _Topic:
             self._watch.sent += 1
 
     def _replace(self) -> None:
-        """Go on with another producer. Records in flight may arrive or not, and are not sent again."""
+        """Continue with another producer. Records in flight may or may not arrive, and are not sent again."""
         self._producer.purge()
         self._producer.poll(0)
         self._producer, self._watch = self._new(), DeliveryWatch()

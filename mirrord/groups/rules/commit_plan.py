@@ -49,7 +49,7 @@ NAMES_KEPT = 100_000
 """Maximum number of group names for which the result of `passes` is cached. Some clients create a new group name each
 time they start."""
 SHOWN = 100
-"""Number of characters that are shown of a name that is left out."""
+"""Number of characters that are shown of a name that is too long."""
 EXPIRED_KEPT = 1_000
 """Maximum number of groups that are still reported after all their committed offsets on the source have expired. Also
 the maximum number of partitions of one group that are still reported after its committed offset has expired, or was
@@ -60,8 +60,8 @@ class GroupFilter:
     """Selects the groups to sync. A group is selected if its whole name matches one of the patterns in `groups.match`
     and none of the patterns in `groups.exclude`.
 
-    Kafka does not limit the length of names. A group is left out if the name is so long that a pattern could take too
-    long. `remark` reports such groups.
+    Kafka does not limit the length of names. A group is not followed if its name is so long that a pattern could take
+    too long. `remark` reports such groups.
     """
 
     def __init__(self, config: GroupsConfig) -> None:
@@ -70,17 +70,17 @@ class GroupFilter:
         self._is_fast = all(is_fast(each, LONGEST_ID) for each in (*config.match, *config.exclude))
         self._known: dict[str, bool] = {}
         self._left_out: set[int] = set()
-        """Hashes of the names of groups that were left out. The names themselves may take much memory."""
+        """Hashes of the names of groups that are not followed. The names themselves may take much memory."""
         self._first_left_out = ""
 
     @property
     def left_out(self) -> int:
-        """The number of groups that were left out because of long names, up to `NAMES_KEPT`."""
+        """The number of groups that are not followed because of their long names, up to `NAMES_KEPT`."""
         return len(self._left_out)
 
     @property
     def remark(self) -> str:
-        """One line for operators about the groups that were left out; empty if there are none."""
+        """One line for operators about the groups that are not followed; empty if there are none."""
         if not self._left_out:
             return ""
         least = "at least " if len(self._left_out) >= NAMES_KEPT else ""

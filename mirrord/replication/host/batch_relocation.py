@@ -124,7 +124,10 @@ class BatchRelocation:
         unclear: tuple[Interval, ...] = ()
         if may_be_cleaned and located.missing:
             sides = (self._source, self._source_partition), (self._target, self._target_partition)
-            newer = await newer_copies(*sides, record, wanted, located)
+            try:
+                newer = await newer_copies(*sides, record, wanted, located)
+            except ValueError as why:
+                return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
             located, unclear = without_superseded(located, newer.superseded), tuple(newer.unclear)
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned, unclear=unclear)
 

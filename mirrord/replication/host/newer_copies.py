@@ -77,7 +77,7 @@ def _start(record: LaneRecord, wanted: AskRebuild, located: Located) -> int:
     """Return the target offset from which to read. The missing records would be at or above `wanted.start`. Copies of
     later source records may be below it if records were copied again under later ordinals."""
     covered = covered_below(record, wanted.first)
-    return 0 if covered and covered[-1].end > located.missing[0][0] else wanted.start
+    return wanted.log_start if covered and covered[-1].end > located.missing[0][0] else wanted.start
 
 
 class _Placed:

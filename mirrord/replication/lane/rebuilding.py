@@ -206,7 +206,8 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     holes = [(hole.first, hole.last + 1) for hole in record.holes]
     equal = lane.comparison.confirmed(lane.log.end_epoch)
     confirmed = tuple(part for each in equal for part in intervals.uncovered(each, holes))
-    return [AskRebuild(ask(lane), lane.producer_id, *where, -1 if unread is None else unread, earlier, confirmed)]
+    more = (-1 if unread is None else unread, earlier, confirmed, lane.log.log_start)
+    return [AskRebuild(ask(lane), lane.producer_id, *where, *more)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:

@@ -477,6 +477,8 @@ class AskRebuild(msgspec.Struct, frozen=True):
     record may have been sent under these ordinals."""
     confirmed: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) of which a comparison in the same target log has confirmed that the offset map is right."""
+    log_start: int = 0
+    """The log start offset of the target."""
 
 
 class AskOrigins(msgspec.Struct, frozen=True):

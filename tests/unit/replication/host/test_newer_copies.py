@@ -18,14 +18,21 @@ PRODUCER = 501
 
 
 async def found(
-    source: Sequence[ReadBatch], target: Sequence[ReadBatch], located: Located, *, first: int = 0, start: int = 0
+    source: Sequence[ReadBatch],
+    target: Sequence[ReadBatch],
+    located: Located,
+    *,
+    first: int = 0,
+    start: int = 0,
+    log_start: int = 0,
 ) -> NewerCopies:
     """The ledger maps each ordinal below `first` to the source offset 100 higher."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 100),)))
-    originals, copies = ((as_any(FakeLog(list(each), 200, 200)), PARTITION) for each in (source, target))
-    wanted = AskRebuild(1, PRODUCER, first, start, 200)
-    return await newer_copies(originals, copies, play.record, wanted, located)
+    originals, copies = FakeLog(list(source), 200, 200), FakeLog(list(target), 200, 200, begin=log_start)
+    wanted = AskRebuild(1, PRODUCER, first, start, 200, log_start=log_start)
+    sides = ((as_any(each), PARTITION) for each in (originals, copies))
+    return await newer_copies(*sides, record=play.record, wanted=wanted, located=located)
 
 
 def own(offset: int, keys: str, ordinal: int) -> ReadBatch:
@@ -65,7 +72,7 @@ async def test_records_that_were_copied_again_later_may_be_anywhere(
 ) -> None:
     """Ordinals 0 to 3 have the offsets 100 to 103. The search begins with ordinal 4."""
     located = Located((), (), (missing,), 110)
-    answer = await found([written(missing[0], "a")], [own(3, "a", 3)], located, first=4, start=9)
+    answer = await found([written(missing[0], "a")], [own(3, "a", 3)], located, first=4, start=9, log_start=2)
     assert answer == NewerCopies(superseded)
 
 
