@@ -10,7 +10,9 @@ from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import AnyFact, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
+from mirrord.replication.host import batch_relocation
 from mirrord.replication.host.batch_relocation import POLICY, BatchRelocation
+from mirrord.replication.host.newer_copies import NewerCopies
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import FakeLog, written
@@ -252,3 +254,17 @@ def test_free_offsets_do_not_show_what_a_filter_has_kept() -> None:
     answer = relocated(source, numbers, is_filtered=True, regiven=True)
     assert answer.located is not None
     assert (answer.located.runs, answer.located.open) == ((Run(2, 2),), ((0, 2),))
+
+
+def test_records_of_other_clients_that_cannot_be_read_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target is compacted and lacks a record of the source."""
+
+    async def unreadable(*_: object) -> NewerCopies:
+        raise ValueError("a batch is too large")
+
+    monkeypatch.setattr(batch_relocation, "newer_copies", unreadable)
+    source = FakeSource(Random(0))
+    source.append(3, 1)
+    first = min(source.offset_of)
+    answer = relocated(source, (first + 1, first + 2), is_compacted=True)
+    assert (answer.located, answer.trouble) == (None, "a batch is too large")
