@@ -5,7 +5,7 @@ topic directly. Daemons that are waiting find it when they read the ledger again
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from mirrord.ledger.codec import decode_entry, encode_entry
@@ -27,7 +27,8 @@ async def order_skip(log: LedgerLog, offset: int, origin: Origin) -> Outcome:
     await log.open(create=False)
     try:
         rows = await _read_from(log, offset)
-        _check(log, rows[0])
+        where = f"--offset: the record at offset {offset} of {log.topic}"
+        check_unreadable(lambda: decode_entry(log.seal.entry(rows[0].value)), where)
         if any(offset in orders_in(row, log.seal) for row in rows):
             return "already ordered"
         entry = Entry(0, origin.at_ms, (RecordSkipped(offset, origin),), writer_text(secrets.token_hex(6), 1))
@@ -49,11 +50,12 @@ async def _read_from(log: LedgerLog, offset: int) -> Sequence[LedgerRow]:
     return rows
 
 
-def _check(log: LedgerLog, row: LedgerRow) -> None:
-    where = f"--offset: the record at offset {row.offset} of {log.topic}"
+def check_unreadable(read: Callable[[], object], where: str, *refused: type[LedgerCorrupt]) -> None:
+    """Raise ConfigError if `read` can read the record, or if the record must not be skipped. `where` names the record.
+    Errors of the classes `refused` also mean that it must not be skipped."""
     try:
-        decode_entry(log.seal.entry(row.value))
-    except (NotSigned, SignedLedger) as error:
+        read()
+    except (NotSigned, SignedLedger, *refused) as error:
         raise ConfigError(f"{where} must not be skipped: {error}") from None
     except NotOurs:
         raise ConfigError(f"{where} was not written by mirrord: all readers skip it without an order") from None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mirrord.ledger.codec import decode_state, encode_entry
-from mirrord.ledger.errors import LOST, LedgerCorrupt, NotOurs, NotSigned, SignedLedger, TooNew, UnknownKey
+from mirrord.ledger.errors import LOST, LedgerCorrupt, NotOurs, SignedLedger, TooNew, UnknownKey
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.commands import StateRecordSkipped
 from mirrord.ledger.facts.core import Entry
@@ -29,6 +29,7 @@ from mirrord.ledger.store.seal import Seal
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId
+from mirrord.operations.ledger_skip import check_unreadable
 from mirrord.runtime.clock import SystemClock
 
 
@@ -54,7 +55,7 @@ async def order_state_skip(open_log: Callable[[], LedgerLog], offset: int, origi
         row = next((row for row in rows if row.offset == offset), None)
         if row is None:
             raise ConfigError(f"--offset: {log.state_topic} has no record at offset {offset}")
-        _check(log.seal, row, named)
+        check_unreadable(lambda: _read(log.seal, row), f"--offset: {named}", UnknownKey)
         if any(later.key == row.key and later.offset > offset and _counts(log.seal, later) for later in rows):
             return f"nothing to do: a newer record has replaced {named}"
         chosen = await _choose(open_log, log.seal, rows, row, ends)
@@ -71,21 +72,6 @@ async def order_state_skip(open_log: Callable[[], LedgerLog], offset: int, origi
 def _read(seal: Seal, row: StateRow) -> StateRecord | None:
     """Return the record that a row holds, or None if the row removes its key. Raises LedgerCorrupt."""
     return None if row.value is None else decode_state(row.key, seal.row(row.key, row.value))
-
-
-def _check(seal: Seal, row: StateRow, named: str) -> None:
-    """Raise ConfigError if the record can be read, or if it must not be skipped."""
-    try:
-        _read(seal, row)
-    except (NotSigned, SignedLedger, UnknownKey) as error:
-        raise ConfigError(f"--offset: {named} must not be skipped: {error}") from None
-    except NotOurs:
-        raise ConfigError(f"--offset: {named} was not written by mirrord: all readers skip it anyway") from None
-    except TooNew as error:
-        raise ConfigError(f"--offset: {named} must not be skipped: {error}; start the newer version") from None
-    except LedgerCorrupt:
-        return
-    raise ConfigError(f"--offset: {named} can be read; only records that cannot be read may be skipped")
 
 
 def _counts(seal: Seal, row: StateRow) -> bool:
