@@ -170,7 +170,7 @@ class Reader:
         # Every element is at least one byte long, so a larger count cannot be valid.
         if count > self.end - self.position:
             raise Oversize(f"an array of {count} elements at byte {self.position}, {self.remaining} bytes left")
-        return count if count > 0 else 0
+        return max(count, 0)
 
     def skip_tags(self) -> None:
         """Skip the tagged fields."""
