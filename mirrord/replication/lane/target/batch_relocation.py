@@ -402,11 +402,11 @@ def _fill(
         is_open = any(ledger.opens(ordinals[at]) for at in gap)
         # If a record of the batch was found, the source may still have the removed one next to it. That record must not
         # be copied again, so its offset must not stay open.
-        named = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
+        named, why = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
         if any(removed[at] and (not is_open or batches[at] in anchored) for at in gap):
             if named is None:
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
-                raise Unplaced(f"the target no longer holds all records of {where}")
+                raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
             offsets += named
         elif is_open:
             offsets += [None] * len(gap)
@@ -419,7 +419,7 @@ def _fill(
             if places is None and named is None:
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
                 raise Unplaced(
-                    f"the source no longer holds the records of {where}, and it is not known where they were"
+                    f"the source no longer holds the records of {where}, and it is not known where they were: {why}"
                 )
             offsets += places or named or ()
         if right < len(flat):
@@ -429,23 +429,31 @@ def _fill(
 
 def _named_between(
     source: _Source, ordinals: Sequence[int], after: int, following: int, ledger: LedgerAnswers
-) -> list[int] | None:
+) -> tuple[list[int] | None, str]:
     """Return the source offsets to which the ledger maps these ordinals, whose records the source no longer has.
     `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
     follows.
 
-    Return None if more than one record may have been sent under one of the ordinals (`LedgerAnswers.opens`). Also
-    return None if the offsets are not between those of the records around them, or if the source has a record or a
-    batch that is not copied at one of them: the ledger is then wrong about these ordinals.
+    Return None and the reason if more than one record may have been sent under one of the ordinals
+    (`LedgerAnswers.opens`), if the offsets are not between those of the records around them, or if the source has a
+    record or a batch that is not copied at one of them: the ledger is then wrong about these ordinals.
     """
-    named = [ledger.named(ordinal) for ordinal in ordinals]
-    offsets = [offset for offset in named if offset is not None]
-    if len(offsets) < len(named) or any(ledger.opens(ordinal) for ordinal in ordinals):
-        return None
-    edges = [after, *offsets, following if following >= 0 else source.searched.end]
-    is_ascending = all(offset < behind for offset, behind in pairwise(edges))
-    is_free = not any(source.has(offset) or _within(source.uncopied, offset) for offset in offsets)
-    return offsets if is_ascending and is_free else None
+    offsets: list[int] = []
+    last = after
+    end = following if following >= 0 else source.searched.end
+    for ordinal in ordinals:
+        offset = ledger.named(ordinal)
+        if offset is None:
+            return None, f"the ledger has no source offset for ordinal {ordinal}"
+        if ledger.opens(ordinal):
+            return None, f"more than one record may have been sent under ordinal {ordinal}"
+        if not last < offset < end:
+            return None, f"source offset {offset} of ordinal {ordinal} in the ledger is not between {last} and {end}"
+        if source.has(offset) or _within(source.uncopied, offset):
+            return None, f"the source has another record at offset {offset}, which the ledger has for ordinal {ordinal}"
+        offsets.append(offset)
+        last = offset
+    return offsets, ""
 
 
 def _within(ranges: Sequence[Interval], offset: int) -> bool:
