@@ -120,7 +120,9 @@ class BatchRelocation:
         located = msgspec.structs.replace(located, source_start=begin)
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
-        may_be_cleaned = await compacts() is not False
+        # The log cleaner has been there, even if the topic is no longer compacted.
+        is_cleaned = any(content is None for batch in standing for content in batch.contents)
+        may_be_cleaned = await compacts() is not False or is_cleaned
         unclear: tuple[Interval, ...] = ()
         if may_be_cleaned and located.missing:
             sides = (self._source, self._source_partition), (self._target, self._target_partition)

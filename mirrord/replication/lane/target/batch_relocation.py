@@ -389,25 +389,25 @@ def _fill(
     records, these are their offsets. There are more if the cleaner of the source had removed other records before the
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
     order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). If more than
-    one record may have been sent under one of the ordinals, the result contains None for each of them."""
+    one record may have been sent under one of the ordinals, the result contains None for each of them. It also does if
+    the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger. What the
+    source still has near these offsets then counts as missing, and its keys are looked up in the target: the cleaner
+    has removed a record only if the target has a newer one with the same key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
     batches = [number for number, batch in enumerate(found) for _ in batch]
-    anchored = {number for number, offset in zip(batches, flat, strict=True) if offset is not None}
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
     offsets: list[int | None] = []
     for (left, after), (right, following) in pairwise(edges):
         gap = range(left + 1, right)
         is_open = any(ledger.opens(ordinals[at]) for at in gap)
-        # If a record of the batch was found, the source may still have the removed one next to it. That record must not
-        # be copied again, so its offset must not stay open.
         named, why = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
-        if any(removed[at] and (not is_open or batches[at] in anchored) for at in gap):
-            if named is None:
+        if any(removed[at] for at in gap):
+            if named is None and _contradicts(source, [ordinals[at] for at in gap if not removed[at]], ledger):
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
                 raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
-            offsets += named
+            offsets += named or [None] * len(gap)
         elif is_open:
             offsets += [None] * len(gap)
         elif gap:
@@ -425,6 +425,17 @@ def _fill(
         if right < len(flat):
             offsets.append(following)
     return offsets
+
+
+def _contradicts(source: _Source, ordinals: Sequence[int], ledger: LedgerAnswers) -> bool:
+    """Return whether the source has a record or a batch that is not copied at the offset of one of these ordinals in
+    the ledger, or the ledger has no offset for it. The target holds the records of these ordinals, and the source does
+    not. More than one record may have been sent under an ordinal for which `LedgerAnswers.opens` is true."""
+    for ordinal in ordinals:
+        offset = ledger.named(ordinal)
+        if not ledger.opens(ordinal) and (offset is None or source.has(offset) or _within(source.uncopied, offset)):
+            return True
+    return False
 
 
 def _named_between(
