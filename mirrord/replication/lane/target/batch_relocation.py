@@ -218,6 +218,10 @@ class _Source:
         at = bisect_left(self.offsets, offset)
         return at < len(self.offsets) and self.offsets[at] == offset
 
+    def holds(self, content: Hashable, offset: int) -> bool:
+        """Return whether the source has a record with this content at this offset."""
+        return self.has(offset) and self.contents[bisect_left(self.offsets, offset)] == content
+
     def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool]) -> list[int] | None:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `following`. Return None if they cannot be determined.
@@ -269,11 +273,8 @@ def locate(
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     search = _alone if ledger.is_filtered else _anchored
-    found = [_confirmed(source, batch, search(source, batch), ledger) for batch in standing]
-    if ledger.is_filtered:
-        offsets = _without_unknown(standing, found, ledger.opens)
-    else:
-        offsets = _fill(source, standing, found, before, ledger)
+    found = [_confirmed(source, batch, search(source, batch, ledger), ledger) for batch in standing]
+    offsets = _fill(source, standing, found, before, ledger)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -310,15 +311,13 @@ def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
     return (*found, (start, -1)) if found and found[-1][1] >= 0 else tuple(found)
 
 
-def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
+def _anchored(source: _Source, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
     contents = batch.contents
     found: list[int | None] = [None] * len(contents)
     anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
     if not anchors:
-        if any(content in source.known for content in contents):
-            raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
-        return found
+        return [_repeated(source, ordinal, content, ledger) for ordinal, content in enumerate(contents, batch.first)]
     # Starting at the first anchor, go in both directions: the next record either is the source's next record, or was
     # removed from the source. A record that the target's cleaner removed is the source's next record if no offset
     # between that record and the last match is free. This holds only before the last anchor: the source may have lost
@@ -339,31 +338,29 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
     return found
 
 
-def _alone(source: _Source, batch: TargetBatch) -> list[int | None]:
+def _alone(source: _Source, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
     two records of the batch, so each record is searched for on its own."""
-    found: list[int | None] = []
-    for ordinal, content in enumerate(batch.contents, batch.first):
-        if content is None:
-            raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
-        if content in source.known and content not in source.unique:
-            raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
-        found.append(source.offsets[source.unique[content]] if content in source.unique else None)
-    return found
+    return [
+        source.offsets[source.unique[content]]
+        if content in source.unique
+        else _repeated(source, ordinal, content, ledger)
+        for ordinal, content in enumerate(batch.contents, batch.first)
+    ]
 
 
-def _without_unknown(
-    standing: Sequence[TargetBatch], found: Sequence[Sequence[int | None]], opens: Callable[[int], bool]
-) -> list[int | None]:
-    """Return the same as `_fill` for a lane with a filter. Free offsets do not show where a record was, because the
-    records at these offsets may have been excluded."""
-    for batch, offsets in zip(standing, found, strict=True):
-        for ordinal, offset in enumerate(offsets, batch.first):
-            if offset is None and not opens(ordinal):
-                raise Unplaced(
-                    f"the source no longer holds the record of ordinal {ordinal}, and a filter excludes other records"
-                )
-    return [offset for batch in found for offset in batch]
+def _repeated(source: _Source, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> int | None:
+    """Return the source offset of a record that does not show its place by itself, or None if the source does not have
+    it. If the source has several equal records, the offset is the one in the ledger.
+
+    Raises `Unplaced` if the ledger has none of their offsets.
+    """
+    if content is None or content not in source.known:
+        return None
+    named = None if ledger.opens(ordinal) else ledger.named(ordinal)
+    if named is None or not source.holds(content, named):
+        raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
+    return named
 
 
 def _confirmed(
@@ -415,7 +412,8 @@ def _fill(
                 left >= 0 and batches[left] == batches[right - 1],
                 right < len(flat) and batches[right] == batches[left + 1],
             )
-            places = source.places(len(gap), after, following, within)
+            # A filter may have excluded the records at free offsets.
+            places = None if ledger.is_filtered else source.places(len(gap), after, following, within)
             if places is None and named is None:
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
                 raise Unplaced(

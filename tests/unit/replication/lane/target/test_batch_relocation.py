@@ -176,7 +176,7 @@ def test_mapped_offsets_of_cleaned_records_that_contradict_the_logs_stay_open(
 def test_a_record_that_contradicts_the_ledger_is_reported(offsets: tuple[int | None, ...], text: str) -> None:
     """The target holds a record that the source does not have, and the source has another one at its mapped offset."""
     standing = [TargetBatch(0, "a"), TargetBatch(1, ("x", None, None)), TargetBatch(4, "h")]
-    with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 1 to 3, and .*ordinal 1"):
+    with pytest.raises(Unplaced, match=r"the target no longer holds all records of ordinals 1 to 3, and .*ordinal 1"):
         locate(standing, source(text), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
 
 
@@ -341,3 +341,31 @@ def test_removed_records_are_placed_around_batches_that_are_not_copied(text: str
         for offset in range(run.offset, run.offset + (4 if end is None else end.ordinal) - run.ordinal)
     ]
     assert offsets == [at for at, each in enumerate(text) if each != "#"]
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_equal_records_keep_their_mapped_offsets(*, is_filtered: bool) -> None:
+    """HALT. The source has two equal records, and each is in a batch of its own."""
+    standing = [TargetBatch(0, "x"), TargetBatch(1, "x"), TargetBatch(2, "b")]
+    ledger = LedgerAnswers(named=(0, 1, 2).__getitem__, is_filtered=is_filtered)
+    assert locate(standing, source("xxb"), [], -1, Range(0, 3), ledger) == Located((Run(0, 0),), (), (), 3)
+    for opens, named in ((lambda ordinal: ordinal == 1, (0, 1, 2)), (lambda _: False, (0, 2, 2))):
+        with pytest.raises(Unplaced, match="the source holds the record of ordinal 1 more than once"):
+            locate(
+                standing,
+                source("xxb"),
+                [],
+                -1,
+                Range(0, 3),
+                LedgerAnswers(opens, named.__getitem__, is_filtered=is_filtered),
+            )
+
+
+def test_cleaned_records_of_a_lane_with_a_filter_do_not_halt_it() -> None:
+    """HALT. The target's cleaner has removed ordinals 0 and 2. The source still has the record of ordinal 0, and the
+    filter has excluded b and e."""
+    standing = [TargetBatch(0, (None, "c", None))]
+    ledger = LedgerAnswers(named=(0, 2, 3).__getitem__, is_filtered=True)
+    located = locate(standing, source("abc.e"), [], -1, Range(0, 5), ledger)
+    assert (located.runs, located.open, located.gone) == ((Run(1, 2),), ((0, 1),), ((2, 3),))
+    assert (located.missing, located.next_offset) == (((0, 2),), 4), "their keys and the filter decide"
