@@ -29,6 +29,7 @@ from mirrord.operations.state_skip import order_state_skip
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import HOLDER, lane_id, opened, plain
 from tests.fixtures.ledger_contract import LANE, OpenStore, progress, start_flow
+from tests.fixtures.memory_stores import opening
 
 ADA = Origin("ada@host", "a disk was damaged", 1_700_000_000_000)
 UNREADABLE = b"\x09\x94"
@@ -42,16 +43,8 @@ def ledger() -> MemoryLedger:
 
 @pytest.fixture
 async def open_store(ledger: MemoryLedger) -> AsyncGenerator[OpenStore]:
-    stores: list[LedgerStore] = []
-
-    async def make() -> LedgerStore:
-        stores.append(LedgerStore(MemoryLog(ledger), SystemClock(), deadline_seconds=2))
-        await stores[-1].open()
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        await store.close()
+    async with opening(ledger) as make:
+        yield make
 
 
 def damage(ledger: MemoryLedger, key: str, seal: Seal = NO_SEAL) -> int:

@@ -16,12 +16,11 @@ from mirrord.ledger.state_topic_records import LEASE_KEY, progress_key
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
-from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError
 from mirrord.operations.ledger_skip import order_skip
-from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import entry
 from tests.fixtures.ledger_contract import LANE, OpenStore, progress, start_flow
+from tests.fixtures.memory_stores import opening
 
 ADA = Origin("ada@host", "a tool wrote to it", 1_700_000_000_000)
 FOREIGN = [
@@ -47,16 +46,8 @@ def ledger() -> MemoryLedger:
 
 @pytest.fixture
 async def open_store(ledger: MemoryLedger) -> AsyncGenerator[OpenStore]:
-    stores: list[LedgerStore] = []
-
-    async def make() -> LedgerStore:
-        stores.append(LedgerStore(MemoryLog(ledger), SystemClock(), deadline_seconds=2))
-        await stores[-1].open()
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        await store.close()
+    async with opening(ledger) as make:
+        yield make
 
 
 @pytest.mark.parametrize("data", FOREIGN)
