@@ -19,6 +19,7 @@ from mirrord.model.names import LaneId
 from mirrord.replication.host.replicator import Replicator
 from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
+from mirrord.runtime.tasks import keep_running
 
 ORPHAN_S = 120.0
 """The maximum time, in seconds, for which a replicator keeps its lanes after the Ray node manager on its node has
@@ -50,7 +51,8 @@ class ReplicatorActor(WorkerActor):
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._end_when_lost(self._replicator)
-        self._leaving = asyncio.create_task(self._end_orphaned())
+        watch = keep_running(self._end_orphaned, "orphan_not_watched", replicator=self._name)
+        self._leaving = asyncio.create_task(watch)
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:

@@ -82,9 +82,10 @@ def _is_header(found: Any) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a str can be encoded as UTF-8. A str with a lone surrogate cannot be encoded."""
+    """Return whether a str has bytes. A lone surrogate has none, unless it stands for a byte of the source record's
+    name that is not UTF-8."""
     try:
-        name.encode()
+        name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
     return True

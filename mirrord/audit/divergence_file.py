@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records.header_names import shown_name
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.runtime.arrow import arrow
 
@@ -46,7 +47,7 @@ class AtomicParquetFile:
     def take(self, stretch_columns: dict[str, object], record: DecodedRecord) -> None:
         """Add one record. `stretch_columns` holds the columns that all records of an offset range share: flow, side,
         reason, topic and partition."""
-        headers = [{"key": name, "value": value} for name, value in record.headers]
+        headers = [{"key": shown_name(name), "value": value} for name, value in record.headers]
         row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
         self._rows.append({**stretch_columns, **row, "headers": headers})
         if len(self._rows) >= ROWS_AT_ONCE:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.records.header_names import shown_name
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -161,7 +162,7 @@ class RecordColumns:
             sequence = None
             if not batch.is_old and header.base_sequence >= 0:
                 sequence = (header.base_sequence + record.offset - header.base_offset) % _SEQUENCES
-            headers = [{"key": name, "value": value} for name, value in record.headers]
+            headers = [{"key": shown_name(name), "value": value} for name, value in record.headers]
             values = (record.key, record.value, headers, producer_id, sequence)
             self._values.append((record.offset, record.time_ms, appended, *values))
             self.held_bytes += len(record.key or b"") + len(record.value or b"")

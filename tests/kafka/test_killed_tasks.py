@@ -14,6 +14,7 @@ from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
 from tests.fixtures.daemon import conf, unique
 from tests.fixtures.groups import commit, committed, numbered
+from tests.fixtures.killing import Killed, name_of, waiter_of
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic, ends, write
 
@@ -21,37 +22,6 @@ RECORDS = 10
 SECONDS = 120.0
 MORE = """groups = { match = ["GROUP"], refresh = "300ms", reverse = true }
 heartbeats = { emit = "target", every = "500ms" }"""
-
-
-class Killed(Exception):
-    """An error that no code expects."""
-
-
-def waiter_of(task: "asyncio.Task[Any]") -> "asyncio.Future[Any] | None":
-    """Return the future that a task waits for, or None if the task waits for other tasks: these are killed
-    themselves."""
-    waiter: Any = getattr(task, "_fut_waiter", None)
-    return waiter if type(waiter) is asyncio.Future and not waiter.done() else None
-
-
-def chain_of(task: "asyncio.Task[Any]") -> list[str]:
-    """Return the names of the coroutines of a task, from its outermost one to the one that waits."""
-    at: Any = task.get_coro()
-    names: list[str] = []
-    while at is not None and hasattr(at, "cr_await"):
-        names.append(at.__qualname__)
-        at = at.cr_await
-    return names
-
-
-def name_of(task: "asyncio.Task[Any]") -> str:
-    """Return the name under which a task is killed once, or nothing if it is not killed in its present state: if it
-    does nothing but wait for an event, which cannot fail, or waits for an answer, which may fail in ways that its
-    callers expect."""
-    chain = [name for name in chain_of(task) if name != "keep_running"]
-    if len(chain) < 2 or chain[-1] not in {"Event.wait", "sleep", "_wait"}:
-        return ""
-    return " > ".join(chain[:2])
 
 
 class Daemon:

@@ -37,16 +37,20 @@ class Broker(msgspec.Struct, frozen=True):
     rack: str | None
 
 
-class Partition(msgspec.Struct, frozen=True):
-    """The metadata of one partition. `leader` is -1 while the partition has no leader."""
+class Partition(msgspec.Struct, frozen=True, gc=False):
+    """The metadata of one partition. `leader` is -1 while the partition has no leader.
+
+    The garbage collector does not track partitions and their tuples, which can be in no cycle. With lists, it took a
+    third of the time to decode the metadata of 100,000 partitions.
+    """
 
     error: int
     partition: int
     leader: int
     leader_epoch: int
-    replicas: list[int]
-    in_sync: list[int]
-    offline: list[int]
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
@@ -121,6 +125,6 @@ def _topic(reader: Reader) -> TopicMetadata:
 
 def _partition(reader: Reader) -> Partition:
     error, partition, leader, leader_epoch = reader.unpack(_PARTITION)
-    replicas, in_sync, offline = (reader.compact_array(Reader.int32) for _ in range(3))
+    replicas, in_sync, offline = reader.int32s(), reader.int32s(), reader.int32s()
     reader.skip_tags()
     return Partition(error, partition, leader, leader_epoch, replicas, in_sync, offline)

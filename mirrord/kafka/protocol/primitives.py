@@ -8,7 +8,7 @@ than the number of remaining bytes. Therefore invalid data cannot make the reade
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Any, TypeVar
 
 from mirrord.kafka.protocol.crc32c import Bytes
@@ -23,6 +23,8 @@ INT8 = Struct(">b")
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
+_FEW = [Struct(f">{count}i") for count in range(8)]
+"""The layouts of short arrays of INT32, by the number of elements."""
 
 UUID_LENGTH = 16
 ZERO_UUID = "A" * 22
@@ -152,6 +154,15 @@ class Reader:
         """Read a compact array and return an empty list for null. `element` reads one element and must consume at least
         one byte."""
         return [element(self) for _ in range(self.compact_count())]
+
+    def int32s(self) -> tuple[int, ...]:
+        """Read a compact array of INT32, and return an empty tuple for null. No function is called for each element:
+        the metadata of a large cluster contain hundreds of thousands of such arrays."""
+        count = self.compact_count()
+        start = self.advance(4 * count)
+        if count < len(_FEW):
+            return _FEW[count].unpack_from(self.buffer, start)
+        return unpack_from(f">{count}i", self.buffer, start)
 
     def compact_count(self) -> int:
         """Read the number of elements of a compact array, which is 0 for null."""

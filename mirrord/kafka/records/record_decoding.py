@@ -14,7 +14,7 @@ aiokafka's compiled class for old messages is not used, because it reads past th
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -31,6 +31,7 @@ from mirrord.kafka.protocol.record_batch import (
     HeaderTuple,
 )
 from mirrord.kafka.records.bounded_decompression import GZIP, LZ4, SNAPPY, TooLarge, decompress
+from mirrord.kafka.records.header_names import read_slowly, varint
 
 _MAGIC = 2
 _OLD_CODECS = frozenset({GZIP, SNAPPY, LZ4})
@@ -43,7 +44,6 @@ MOST_HEADERS = 1_000_000
 take two bytes in the batch."""
 _HEADER_BYTES = 2
 """Size of the smallest header: the lengths of its name and of its value."""
-_VARINT_BYTES, _VARINT_MASK = 10, (1 << 64) - 1
 _MOST_OLD_BYTES = 32 << 20
 """Maximum decompressed size of a wrapper. It has no number of messages. Each message takes at least 26 bytes."""
 
@@ -105,14 +105,22 @@ def _read_batch(data: bytes, most: int | None) -> tuple[int, list[DecodedRecord]
     _check_count(header.record_count)
     plain = _decompressed(codec, header, data, most) if codec else memoryview(data)
     _check_large_records(plain, header.record_count)
+    try:
+        return codec, _read_fast(DefaultRecordBatch(plain) if codec else batch)
+    except UnicodeDecodeError:
+        return codec, read_slowly(memoryview(plain), header)
+
+
+def _read_fast(batch: Any) -> list[DecodedRecord]:
+    """Return the records of an uncompressed batch. Raises UnicodeDecodeError if the name of a header is not UTF-8."""
     records: list[DecodedRecord] = []
     headers = 0
-    for record in cast(Iterator[_AioRecord], iter(DefaultRecordBatch(plain) if codec else batch)):
+    for record in cast(Iterator[_AioRecord], iter(batch)):
         headers += len(record.headers)
         if headers > MOST_HEADERS:
             raise _too_many_headers()
         records.append(DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers))
-    return codec, records
+    return records
 
 
 def _check_count(records: int) -> None:
@@ -127,7 +135,7 @@ def _check_large_records(plain: memoryview, count: int) -> None:
     for _ in range(count):
         if len(plain) - at <= _HEADER_BYTES * MOST_HEADERS:
             return
-        length, start = _varint(plain, at)
+        length, start = varint(plain, at)
         if length > _HEADER_BYTES * MOST_HEADERS and _headers(plain, start + 1) > MOST_HEADERS:
             raise _too_many_headers()
         at = start + max(length, 0)
@@ -136,23 +144,12 @@ def _check_large_records(plain: memoryview, count: int) -> None:
 def _headers(plain: memoryview, at: int) -> int:
     """Return the number of headers of a record. `at` is the position of the record's timestamp delta, after the length
     and the attributes."""
-    _, at = _varint(plain, at)
-    _, at = _varint(plain, at)  # the offset delta
+    _, at = varint(plain, at)
+    _, at = varint(plain, at)  # the offset delta
     for _ in ("key", "value"):
-        length, at = _varint(plain, at)
+        length, at = varint(plain, at)
         at += max(length, 0)
-    return _varint(plain, at)[0]
-
-
-def _varint(plain: memoryview, at: int) -> tuple[int, int]:
-    """Return the signed varint at plain[at], and the position after it."""
-    coded = 0
-    for index, byte in enumerate(plain[at : at + _VARINT_BYTES]):
-        coded |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            coded &= _VARINT_MASK  # aiokafka drops further bits, too
-            return (coded >> 1) ^ -(coded & 1), at + index + 1
-    raise ValueError("a varint has no end")
+    return varint(plain, at)[0]
 
 
 def _too_many_headers() -> TooLarge:

@@ -4,6 +4,7 @@ without keeping either copy in memory."""
 import hashlib
 
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records.header_names import name_bytes
 
 _BYTES = 16
 
@@ -16,7 +17,7 @@ def digest(record: DecodedRecord, *, timed: bool) -> bytes:
     """
     parts: list[bytes | None] = [record.key, record.value]
     for name, value in record.headers:
-        parts += (name.encode(), value)
+        parts += (name_bytes(name), value)
     made = hashlib.blake2b(digest_size=_BYTES)
     made.update(b"%d" % (record.time_ms if timed else 0))
     for part in parts:

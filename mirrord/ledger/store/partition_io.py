@@ -27,6 +27,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
 from mirrord.kafka.records.bounded_decompression import TooLarge
+from mirrord.kafka.records.header_names import is_utf8
 from mirrord.kafka.records.record_decoding import decode as decode_records
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.topics import AskAgain, LedgerTopics, TopicLeader
@@ -260,11 +261,12 @@ class PartitionReader:
             return self._with_foreign(read, base, last, header[2])
         try:
             records = decode_records(buffer, start, end)
-        except (TooLarge, UnicodeDecodeError):
-            # mirrord writes neither such large batches nor headers, whose names may be anything but UTF-8.
+        except TooLarge:  # mirrord writes no such large batches
             return self._with_foreign(read, base, last, header[2])
         except ValueError as error:
             raise AskAgain(f"the data read at offset {self.position} is not a record batch: {error}") from error
+        if not all(is_utf8(name) for each in records for name, _ in each.headers):  # mirrord writes no such headers
+            return self._with_foreign(read, base, last, header[2])
         known = (LogRecord(each.offset, each.key, each.value, header[2]) for each in records)
         read.records.extend(each for each in known if each.offset >= read.position)
         return _LogRead(read.records, last + 1, header[2])

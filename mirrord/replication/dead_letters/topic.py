@@ -27,6 +27,7 @@ from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.kafka.records.header_names import is_utf8, name_bytes
 from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -422,7 +423,10 @@ async def _transaction(writer: Any) -> AsyncGenerator[None]:
 async def _send(
     writer: Any, to: TopicPartition, record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]
 ) -> int:
-    """Send the record to the partition `to`, and return its offset there."""
+    """Send the record to the partition `to`, and return its offset there. Raises NotParked if the name of a header is
+    not UTF-8, because aiokafka's producer cannot write it."""
+    if strange := [name for name, _ in headers if not is_utf8(name)]:
+        raise NotParked(f"the name of a header, {name_bytes(strange[0])!r}, is not UTF-8, and cannot be parked")
     # The record is sent in a separate batch, because aiokafka's `send` refuses a record that has neither a key nor a
     # value.
     batch = writer.create_batch()

@@ -1,16 +1,13 @@
 """Implements the second path: if a source batch cannot be copied as it is, builds a new batch from its decoded
 records."""
 
-# pyright: reportMissingTypeStubs=false
-
 from collections.abc import Sequence
-
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, Header, HeaderTuple
+from mirrord.kafka.records.header_names import builder_for, writable_headers
 from mirrord.kafka.records.record_decoding import read
 from mirrord.model.intervals import ranges
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
@@ -39,7 +36,8 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
 
     `offsets` are the records' offsets on the source, and `codec` is the codec of the source batch.
     """
-    builder = DefaultRecordBatchBuilder(
+    builder = builder_for(
+        kept,
         magic=_MAGIC,
         compression_type=request.codec(codec),
         is_transactional=0,
@@ -52,7 +50,7 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
     # the builder, and the timestamps in the finished batch are decreased by one.
     shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
-        builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))
+        builder.append(delta, record.time_ms + shift, record.key, record.value, writable_headers(record))
     data = bytearray(builder.build())
     if shift:
         _set_back(data, shift)

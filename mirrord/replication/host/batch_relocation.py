@@ -102,7 +102,7 @@ class BatchRelocation:
             timed, standing, bare = await self._standing(wanted, own)
             last = standing[-1].last if standing else wanted.first - 1
             policy = await compacts()
-            may_be_cleaned = policy is not False
+            may_be_cleaned = policy is not False or _is_cleaned(standing)
             removed = max(wanted.last - last, 0) if may_be_cleaned and not is_filtered else 0
             searched = search_range(record, wanted.first, last + removed, is_filtered=is_filtered)
             high_watermark, begin = await bounds(self._asks, self._source_partition)
@@ -133,7 +133,9 @@ class BatchRelocation:
         if may_be_cleaned and located.missing:
             batches = Batches(own, standing, bare)
             try:
-                newer = await self._newer_copies(record, wanted, batches, located, ledger, is_certain=policy is True)
+                newer = await self._newer_copies(
+                    record, wanted, batches, located, ledger, is_certain=policy is not None
+                )
             except (Unplaced, ValueError) as why:
                 return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
             located, unclear = without_superseded(located, newer.superseded), newer.unclear
@@ -149,8 +151,8 @@ class BatchRelocation:
         *,
         is_certain: bool,
     ) -> NewerCopies:
-        """Return which missing records must not be copied again. `is_certain` says whether it is certain that the
-        target topic is compacted. Raises Unplaced if this is not certain and makes a difference."""
+        """Return which missing records must not be copied again. `is_certain` says whether the policy of the
+        target topic is known. Raises Unplaced if it is not known and makes a difference."""
         source = self._source, self._source_partition, self._asks
         target = self._target, self._target_partition, self._target_asks
         newer = await newer_copies(source, target, record, wanted, batches, located, ledger)
@@ -307,6 +309,11 @@ def _refuse_uncommitted(
         for at, content in enumerate(batch.contents):
             if content in doubtful:
                 raise Unplaced(f"ordinal {batch.first + at} is a copy of a record that is not committed")
+
+
+def _is_cleaned(standing: Sequence[TargetBatch]) -> bool:
+    """Return whether the log cleaner has been in the target, even if the topic is no longer compacted."""
+    return any(content is None for batch in standing for content in batch.contents)
 
 
 def _is_compacted(originals: Sequence[SourceBatch]) -> bool:

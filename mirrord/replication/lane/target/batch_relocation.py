@@ -221,6 +221,10 @@ class _Source:
         at = bisect_left(self.offsets, offset)
         return at < len(self.offsets) and self.offsets[at] == offset
 
+    def holds(self, content: Hashable, offset: int) -> bool:
+        """Return whether the source has a record with this content at this offset."""
+        return self.has(offset) and self.contents[bisect_left(self.offsets, offset)] == content
+
     def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool]) -> list[int] | None:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
         `following`. Return None if they cannot be determined.
@@ -272,11 +276,8 @@ def locate(
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     search = _alone if ledger.is_filtered else _anchored
-    found = [_confirmed(source, batch, search(source, batch), ledger) for batch in standing]
-    if ledger.is_filtered:
-        offsets = _without_unknown(standing, found, ledger.opens)
-    else:
-        offsets = _fill(source, standing, found, before, ledger)
+    found = [_confirmed(source, batch, search(source, batch, ledger), ledger) for batch in standing]
+    offsets = _fill(source, standing, found, before, ledger)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
@@ -313,15 +314,13 @@ def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
     return (*found, (start, -1)) if found and found[-1][1] >= 0 else tuple(found)
 
 
-def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
+def _anchored(source: _Source, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
     contents = batch.contents
     found: list[int | None] = [None] * len(contents)
     anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
     if not anchors:
-        if any(content in source.known for content in contents):
-            raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
-        return found
+        return [_repeated(source, ordinal, content, ledger) for ordinal, content in enumerate(contents, batch.first)]
     # Starting at the first anchor, go in both directions: the next record either is the source's next record, or was
     # removed from the source. A record that the target's cleaner removed is the source's next record if no offset
     # between that record and the last match is free. This holds only before the last anchor: the source may have lost
@@ -342,31 +341,29 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
     return found
 
 
-def _alone(source: _Source, batch: TargetBatch) -> list[int | None]:
+def _alone(source: _Source, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
     two records of the batch, so each record is searched for on its own."""
-    found: list[int | None] = []
-    for ordinal, content in enumerate(batch.contents, batch.first):
-        if content is None:
-            raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
-        if content in source.known and content not in source.unique:
-            raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
-        found.append(source.offsets[source.unique[content]] if content in source.unique else None)
-    return found
+    return [
+        source.offsets[source.unique[content]]
+        if content in source.unique
+        else _repeated(source, ordinal, content, ledger)
+        for ordinal, content in enumerate(batch.contents, batch.first)
+    ]
 
 
-def _without_unknown(
-    standing: Sequence[TargetBatch], found: Sequence[Sequence[int | None]], opens: Callable[[int], bool]
-) -> list[int | None]:
-    """Return the same as `_fill` for a lane with a filter. Free offsets do not show where a record was, because the
-    records at these offsets may have been excluded."""
-    for batch, offsets in zip(standing, found, strict=True):
-        for ordinal, offset in enumerate(offsets, batch.first):
-            if offset is None and not opens(ordinal):
-                raise Unplaced(
-                    f"the source no longer holds the record of ordinal {ordinal}, and a filter excludes other records"
-                )
-    return [offset for batch in found for offset in batch]
+def _repeated(source: _Source, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> int | None:
+    """Return the source offset of a record that does not show its place by itself, or None if the source does not have
+    it. If the source has several equal records, the offset is the one in the ledger.
+
+    Raises `Unplaced` if the ledger has none of their offsets.
+    """
+    if content is None or content not in source.known:
+        return None
+    named = None if ledger.opens(ordinal) else ledger.named(ordinal)
+    if named is None or not source.holds(content, named):
+        raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
+    return named
 
 
 def _confirmed(
@@ -392,25 +389,25 @@ def _fill(
     records, these are their offsets. There are more if the cleaner of the source had removed other records before the
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
     order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). If more than
-    one record may have been sent under one of the ordinals, the result contains None for each of them."""
+    one record may have been sent under one of the ordinals, the result contains None for each of them. It also does if
+    the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger. What the
+    source still has near these offsets then counts as missing, and its keys are looked up in the target: the cleaner
+    has removed a record only if the target has a newer one with the same key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
     batches = [number for number, batch in enumerate(found) for _ in batch]
-    anchored = {number for number, offset in zip(batches, flat, strict=True) if offset is not None}
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
     offsets: list[int | None] = []
     for (left, after), (right, following) in pairwise(edges):
         gap = range(left + 1, right)
         is_open = any(ledger.opens(ordinals[at]) for at in gap)
-        # If a record of the batch was found, the source may still have the removed one next to it. That record must not
-        # be copied again, so its offset must not stay open.
-        named = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
-        if any(removed[at] and (not is_open or batches[at] in anchored) for at in gap):
-            if named is None:
+        named, why = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
+        if any(removed[at] for at in gap):
+            if named is None and _contradicts(source, [ordinals[at] for at in gap if not removed[at]], ledger):
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
-                raise Unplaced(f"the target no longer holds all records of {where}")
-            offsets += named
+                raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
+            offsets += named or [None] * len(gap)
         elif is_open:
             offsets += [None] * len(gap)
         elif gap:
@@ -418,11 +415,12 @@ def _fill(
                 left >= 0 and batches[left] == batches[right - 1],
                 right < len(flat) and batches[right] == batches[left + 1],
             )
-            places = source.places(len(gap), after, following, within)
+            # A filter may have excluded the records at free offsets.
+            places = None if ledger.is_filtered else source.places(len(gap), after, following, within)
             if places is None and named is None:
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
                 raise Unplaced(
-                    f"the source no longer holds the records of {where}, and it is not known where they were"
+                    f"the source no longer holds the records of {where}, and it is not known where they were: {why}"
                 )
             offsets += places or named or ()
         if right < len(flat):
@@ -430,22 +428,41 @@ def _fill(
     return offsets
 
 
+def _contradicts(source: _Source, ordinals: Sequence[int], ledger: LedgerAnswers) -> bool:
+    """Return whether the source has a record or a batch that is not copied at the offset of one of these ordinals in
+    the ledger, or the ledger has no offset for it. The target holds the records of these ordinals, and the source does
+    not. More than one record may have been sent under an ordinal for which `LedgerAnswers.opens` is true."""
+    for ordinal in ordinals:
+        offset = ledger.named(ordinal)
+        if not ledger.opens(ordinal) and (offset is None or source.has(offset) or contain(source.uncopied, offset)):
+            return True
+    return False
+
+
 def _named_between(
     source: _Source, ordinals: Sequence[int], after: int, following: int, ledger: LedgerAnswers
-) -> list[int] | None:
+) -> tuple[list[int] | None, str]:
     """Return the source offsets to which the ledger maps these ordinals, whose records the source no longer has.
     `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
     follows.
 
-    Return None if more than one record may have been sent under one of the ordinals (`LedgerAnswers.opens`). Also
-    return None if the offsets are not between those of the records around them, or if the source has a record or a
-    batch that is not copied at one of them: the ledger is then wrong about these ordinals.
+    Return None and the reason if more than one record may have been sent under one of the ordinals
+    (`LedgerAnswers.opens`), if the offsets are not between those of the records around them, or if the source has a
+    record or a batch that is not copied at one of them: the ledger is then wrong about these ordinals.
     """
-    named = [ledger.named(ordinal) for ordinal in ordinals]
-    offsets = [offset for offset in named if offset is not None]
-    if len(offsets) < len(named) or any(ledger.opens(ordinal) for ordinal in ordinals):
-        return None
-    edges = [after, *offsets, following if following >= 0 else source.searched.end]
-    is_ascending = all(offset < behind for offset, behind in pairwise(edges))
-    is_free = not any(source.has(offset) or contain(source.uncopied, offset) for offset in offsets)
-    return offsets if is_ascending and is_free else None
+    offsets: list[int] = []
+    last = after
+    end = following if following >= 0 else source.searched.end
+    for ordinal in ordinals:
+        offset = ledger.named(ordinal)
+        if offset is None:
+            return None, f"the ledger has no source offset for ordinal {ordinal}"
+        if ledger.opens(ordinal):
+            return None, f"more than one record may have been sent under ordinal {ordinal}"
+        if not last < offset < end:
+            return None, f"source offset {offset} of ordinal {ordinal} in the ledger is not between {last} and {end}"
+        if source.has(offset) or contain(source.uncopied, offset):
+            return None, f"the source has another record at offset {offset}, which the ledger has for ordinal {ordinal}"
+        offsets.append(offset)
+        last = offset
+    return offsets, ""

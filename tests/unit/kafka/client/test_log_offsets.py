@@ -67,7 +67,7 @@ class Cluster:
             raise Unreachable("restarts")
         topics = [
             TopicMetadata(0, name, self.ids[name], False, [
-                Partition(0, where.partition, node, 1, [1, 2], [1, 2], [])
+                Partition(0, where.partition, node, 1, (1, 2), (1, 2), ())
                 for where, node in self.leaders.items() if where.topic == name
             ])
             for name in names if name in self.ids and look == "all"

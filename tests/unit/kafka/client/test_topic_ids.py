@@ -110,7 +110,7 @@ async def test_a_view_keeps_the_leader_it_knows_when_a_broker_does_not_know_ids(
     view.watch("a", TopicId(ID))
 
     def seen(topic_id: str, leader: int) -> Metadata:
-        partition = Partition(0, 0, leader, leader, [leader], [leader], [])
+        partition = Partition(0, 0, leader, leader, (leader,), (leader,), ())
         topic = TopicMetadata(0, "a", topic_id, internal=False, partitions=[partition])
         return Metadata([Broker(1, "h", 1, None), Broker(2, "h", 2, None)], "c", 1, [topic], 0)
 

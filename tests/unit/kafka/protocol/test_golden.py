@@ -141,7 +141,7 @@ def test_metadata(version: int) -> None:
                 "orders",
                 TOPIC_ID,
                 False,
-                [metadata.Partition(0, 0, 2, 8, [2, 1], [2], [1]), metadata.Partition(5, 1, -1, -1, [1], [], [])],
+                [metadata.Partition(0, 0, 2, 8, (2, 1), (2,), (1,)), metadata.Partition(5, 1, -1, -1, (1,), (), ())],
             ),
             metadata.TopicMetadata(3, "none", ZERO_UUID, False, []),
         ],

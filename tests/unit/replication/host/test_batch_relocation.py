@@ -226,7 +226,8 @@ def test_a_filter_may_have_excluded_records_between_those_of_a_batch() -> None:
 
 
 def test_free_offsets_do_not_show_what_a_filter_has_kept() -> None:
-    """The source has deleted offsets 0 and 1. The filter may have excluded one of their records."""
+    """The source has deleted offsets 0 and 1. The filter may have excluded one of their records, but the ledger has
+    offsets for both."""
     source = FakeSource(Random(0))
     source.append(2, 1)
     source.append(2, 1)
@@ -234,10 +235,11 @@ def test_free_offsets_do_not_show_what_a_filter_has_kept() -> None:
     numbers = tuple(sorted(source.offset_of))
     assert relocated(source, numbers).located is not None
     answer = relocated(source, numbers, is_filtered=True)
-    assert (answer.located, answer.trouble) == (
-        None,
-        "the source no longer holds the record of ordinal 0, and a filter excludes other records",
-    )
+    assert answer.located is not None
+    assert answer.located.runs == (Run(0, 0),)
+    answer = relocated(source, numbers, is_filtered=True, runs=(Run(2, 2),))
+    assert answer.located is None
+    assert "the ledger has no source offset for ordinal 0" in answer.trouble
     answer = relocated(source, numbers, is_filtered=True, regiven=True)
     assert answer.located is not None
     assert (answer.located.runs, answer.located.open) == ((Run(2, 2),), ((0, 2),))
