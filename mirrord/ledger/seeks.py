@@ -83,9 +83,9 @@ def pending(seeks: Seeks) -> Seeks:
     return tuple(each for each in seeks if not each.done) if seeks else ()
 
 
-def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
-    """Return the source offsets [start, end) that were skipped."""
-    return [(each.start, each.end) for each in seeks if each.done]
+def passed(seeks: Iterable[Seek]) -> list[Seek]:
+    """Return the seeks whose ranges were skipped."""
+    return [each for each in seeks if each.done]
 
 
 class Standing(NamedTuple):

@@ -45,6 +45,17 @@ def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
         yield max(start, begin), min(behind, end)
 
 
+def contain(parts: Sequence[Interval], offset: int) -> bool:
+    """Return whether one of the ranges in `parts` contains this offset. The ranges must be in ascending order and must
+    not overlap."""
+    at = bisect_right(parts, offset, key=_start) - 1
+    return at >= 0 and offset < parts[at][1]
+
+
+def _start(part: Interval) -> int:
+    return part[0]
+
+
 def ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Combine offsets in ascending order into as few ranges as possible. The end of each range is exclusive."""
     found: list[tuple[int, int]] = []

@@ -7,7 +7,7 @@ from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from tests.sim.after_retention import is_stuck, lost_without_trace, was_cleaned, were_unknown
 from tests.sim.compacted_copy import came_back, is_older_than_copied
-from tests.sim.halts import unrecorded_difference
+from tests.sim.halts import is_forced, unrecorded_difference
 from tests.sim.host import LANE
 from tests.sim.late_records import (
     late_left_open,
@@ -146,8 +146,10 @@ def _wrong_verdicts(world: World, numbers: list[int]) -> str:
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
-    reason = record.halted.reason if record.halted is not None else ""
-    if reason == "unexplained" and named_anew(world):
+    if record.halted is None:
+        return False
+    reason = record.halted.reason
+    if reason == "unexplained" and (named_anew(world) or is_forced(world, record.halted.line)):
         return True
     # The records to be compared are gone from both logs: the source has deleted them, and the target topic's cleaner or
     # an unclean election has removed them. So nothing shows which records the ordinals belong to

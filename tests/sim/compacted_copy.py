@@ -72,7 +72,7 @@ def lost_so_far(world: World) -> str:
     explained = explained_for(world, host.lane)
     for offset in sorted((*offsets, *never_copied)):
         reason = explained.get(offset)
-        if not source.start <= offset < host.lane.position or reason not in {None, "compacted"}:
+        if not max(source.start, source.begin) <= offset < host.lane.position or reason not in {None, "compacted"}:
             continue
         if offset in never_copied:
             if reason is None:

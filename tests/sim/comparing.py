@@ -107,7 +107,8 @@ def relocated(world: "World", host: "Host", question: AskRebuild) -> RebuildAnsw
     assert host.lane.origins is None, "no story with other flows' copies in the source rebuilds a map"
     source, target = as_any(SourceReader(world.source)), as_any(TargetReader(world.target))
     read_committed = host.lane.read_committed
-    search = BatchRelocation(source, target, PARTITION, PARTITION, source, None, read_committed=read_committed)
+    asks = source, target
+    search = BatchRelocation(source, target, PARTITION, PARTITION, asks, None, read_committed=read_committed)
     failed = partial(RebuildAnswer, question.question, own=(), located=None)
     record, compacts = host.record(), _compacts(world)
     compact = _source_compacts(world), compacts

@@ -130,12 +130,15 @@ class Known:
         self.after_drop: set[int] = set()
         """Numbers of records whose last append followed from that."""
 
-    def take_over(self, holder: str, begun: Progress | None, lane: LaneState | None) -> None:
-        """Another holder begins with this progress record."""
+    def take_over(
+        self, holder: str, begun: Progress | None, lane: LaneState | None, offset_of: Mapping[int, int]
+    ) -> None:
+        """Another holder begins with this progress record. `offset_of` are the source offsets of records by number."""
         reached = position_rewind.valid_position(begun, lane)[1] if begun is not None else 0
         planned_until = mended_until(lane, reached) if lane is not None else -1
         self.begin(holder, reached, planned_until, _lacking(lane) if lane is not None else ())
         if lane is not None:
+            self._forget_rebuilt(holder, reached, lane, offset_of)
             self.plans[holder] = self.plans[holder]._replace(runs=lane.source_runs.copy())
 
     def begin(self, holder: str, reached: int, planned_until: int, lacking: Sequence[tuple[int, int]] = ()) -> None:
@@ -158,6 +161,19 @@ class Known:
                 self.taken[number] = self.unknowing[number]
         self.plans[holder] = Plan(planned_until, {number: each[-1] for number, each in self.looked_up.items()})
         self.below_position[holder] = below
+
+    def _forget_rebuilt(self, holder: str, reached: int, lane: LaneState, offset_of: Mapping[int, int]) -> None:
+        """A rebuilt map does not show which of its records had been copied before they were lost. If a record got an
+        ordinal above the position of the next holder, nothing shows that holder that it was ever in the target
+        (decision 95)."""
+        first = min((each.first for each in lane.rebuilds), default=NEVER)
+        below = self.below_position[holder]
+        for number in list(below):
+            ordinal = self.takers[number][1]
+            is_open = any(hole.first <= ordinal <= hole.last for hole in lane.holes if hole.is_open)
+            is_moved = is_open or lane.source_runs.offset_of(ordinal) != offset_of.get(number)
+            if ordinal >= first and is_moved and self.ordinals.get(number, -1) >= reached:
+                below.remove(number)
 
     def knows(self, holder: str, number: int) -> bool:
         """Return whether the holder can know that the record was in the target: the record was first acknowledged to

@@ -49,6 +49,7 @@ from mirrord.replication.lane.target.superseded_records import SupersededAnswer,
 from mirrord.replication.lane.transitions import Resume
 from tests.sim import mutations_of_handover as handover
 from tests.sim import mutations_of_host as host
+from tests.sim import mutations_of_rebuilds as rebuilds
 from tests.sim import mutations_of_reuse as reuse
 from tests.sim import mutations_of_sequences as sequences
 from tests.sim import mutations_of_transactions as beside
@@ -484,6 +485,7 @@ MUTATIONS = (
         "a position may follow others' records only", handover.a_position_is_noted_after_own_records, "foreign writers"
     ),
     *(Mutation(*rule) for rule in host.RULES),
+    *(Mutation(*rule) for rule in rebuilds.RULES),
     *(Mutation(*rule) for rule in reuse.RULES),
     *(Mutation(*rule) for rule in sequences.RULES),
     *(Mutation(*rule) for rule in beside.RULES),

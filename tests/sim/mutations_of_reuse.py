@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from mirrord.model.intervals import Interval
 from mirrord.replication.host import batch_relocation
-from mirrord.replication.lane import rebuilding
+from mirrord.replication.lane import rebuilding, resume_point
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import AskCheck, Effects
-from mirrord.replication.lane.source import last_copied, offsets_of_epochs, source_epochs
+from mirrord.replication.lane.signals import AskCheck, Effects, LaneRecord
+from mirrord.replication.lane.source import last_copied, left_out_ranges, offsets_of_epochs, source_epochs, truncation
+from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import epoch_ends, evidence, in_doubt, missing_ordinals, reassigned_ordinals
 from mirrord.replication.lane.target.scan_result import Missing
@@ -98,6 +99,17 @@ def a_comparison_is_repeated_up_to_its_former_end(patch: pytest.MonkeyPatch) -> 
     patch.setattr(reassigned_ordinals, "compare_again", compare_again)
 
 
+def a_seek_skips_whatever_is_there(patch: pytest.MonkeyPatch) -> None:
+    """A seek skips its range again, although the source has later records there."""
+    true = left_out_ranges.left_out
+
+    def left_out(record: LaneRecord, lowest: int) -> list[LeftOut]:
+        return [each._replace(latest_epoch=-1) for each in true(record, lowest)]
+
+    for module in (resume_point, truncation):
+        patch.setattr(module, "left_out", left_out)
+
+
 RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
     (
         "the source is not asked about records that it has replaced",
@@ -118,6 +130,12 @@ RULES: tuple[tuple[str, SwitchOff, str, str], ...] = (
         what_was_cleaned_stays_superseded,
         "compacted copy, unclean",
         "newest_lost_on_both_sides",
+    ),
+    (
+        "a seek skips no record of a later epoch",
+        a_seek_skips_whatever_is_there,
+        "plain, old records",
+        "truncated_while_away",
     ),
     ("the source is asked about refused records", a_refused_record_is_not_asked_about, "refused and parked", ""),
     (

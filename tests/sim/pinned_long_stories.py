@@ -231,12 +231,42 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("sought_before_a_takeover", "older_epoch_under_way", "election_in_the_sandwich"),
     ),
+    # Lost records had given way to newer ones of other clients, and a rebuild asked again which are newer
+    (
+        1071435318232,
+        "compacted copy, unclean",
+        "sequence",
+        ("everything_lost_before_a_handoff", "older_epoch_under_way", "unreplicated_at_the_start", "lost_twice"),
+    ),
+    # A rebuild planned to copy lost records again, and another client wrote newer ones before that
+    (
+        140793677896,
+        "compacted copy, unclean, beside others",
+        "sequence",
+        ("leader_in_the_sandwich", "refused_batches_come_back"),
+    ),
+    # An election removed the last record that had been compared
+    (338724541931, "compacted copy, beside others", "sequence", ("refused_batches_come_back",)),
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
 )
 """Stories with traps (`tests.sim.traps`) that have as many steps as `bench.stories` plays."""
 BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
+    # The target lost records that a rebuild had planned to copy again, and ordinals that it could not determine
+    (
+        385648048864,
+        "compacted copy, unclean",
+        "sequence",
+        (
+            "election_while_idle",
+            "others_where_all_copies_were",
+            "refused_batches_come_back",
+            "election_in_the_sandwich",
+            "refused_at_the_wrap",
+        ),
+        28,
+    ),
     (
         334085989338,
         "unclean, old records",
@@ -261,6 +291,14 @@ BESIDE_OTHERS: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (
         "plain, old records",
         "sequence",
         ("removed_under_a_former_holder", "removed_under_way", "removed_under_a_dead_holder", "another_branch"),
+        3,
+    ),
+    # The source lost skipped records, and the lane read later ones at lower offsets, which it had to copy again
+    (
+        492800289121,
+        "plain, old records",
+        "sequence",
+        ("lost_after_a_leap", "truncated_while_away", "lost_twice", "own_bytes_of_a_dead_connection"),
         3,
     ),
 )

@@ -271,7 +271,7 @@ def test_the_target_lacks_the_ordinals_of_holes_and_displaced_ones() -> None:
     )
     known = Known()
     known.takers.update((ordinal, ("r1", ordinal)) for ordinal in range(9))
-    known.take_over("r2", progress_at(9), play.record)
+    known.take_over("r2", progress_at(9), play.record, {})
     assert known.below_position["r2"] == {0, 1, 5, 7, 8}
 
 

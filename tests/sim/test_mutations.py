@@ -55,6 +55,9 @@ SEEDS = {
     "a scan does not wait for transactions": 4,
     "a comparison does not wait for transactions": 0,
     "a marker is not a batch of a lane": 0,
+    "a rebuild looks up what the target lacks": 0,
+    "a missing record is after those that the log has": 7,
+    "lost records are looked up again after a rebuild": 11,
 }
 """`python -m tests.sim.pin` finds new ones after a change of the lane or of the scheduler."""
 ONLY_COUNTED = {
@@ -113,6 +116,8 @@ ONLY_COUNTED = {
     "batches of reassigned ordinals are compared",
     "a lost record has a place of its own",
     "what was superseded by a record that both logs have lost is looked up",
+    "a record that gave way does so again",
+    "a seek skips no record of a later epoch",
     "the source is asked about refused records",
     "the source is asked about skipped records",
     "an epoch may begin before the first copied record",

@@ -192,7 +192,7 @@ class World:
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         word = word if left and fast_handoff.is_last(word, record) else None
-        self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE))
+        self.known.take_over(name, word or self.progress, self.truth.lanes.get(LANE), self.source.offset_of)
         host.take(Start(record, self.progress, name, barrier, left, word, (int(TTL_S * 1000), int(REQUEST_S * 1000))))
         self.by_word += host.lane.takeover.fast_handoff is not None
         return host

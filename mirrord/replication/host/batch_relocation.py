@@ -18,7 +18,7 @@ from mirrord.kafka.protocol.sequence import nearest
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import Interval, ranges
-from mirrord.replication.host.newer_copies import newer_copies
+from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_copies
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.source.missing_from_target import without_superseded
@@ -45,6 +45,10 @@ Compacts = Callable[[], Awaitable[bool | None]]
 """A function that returns whether a topic is compacted, or None if mirrord has no permission to read the topic's
 configs."""
 POLICY = "a policy changes its records, so their content does not show where they come from"
+UNKNOWN_POLICY = (
+    "the target lacks records for which it has newer ones with the same keys, and it is not known whether the topic is "
+    "compacted: grant DESCRIBE_CONFIGS on this topic on the target"
+)
 MOST_RECORDS = 500_000
 """Maximum number of records that are held in memory for each of the two logs. A record takes about 150 bytes."""
 
@@ -58,18 +62,19 @@ class BatchRelocation:
         target: Stretches,
         source_partition: PartitionId,
         target_partition: PartitionId,
-        asks: Asks,
+        asks: tuple[Asks, Asks],
         copies: Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[set[int]]] | None,
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` returns the indexes of the source batches that are themselves copies (see `OriginLookup.copies`). It
-        is None if the source partition holds no copies."""
+        """`asks` is a pair: the first object sends requests to the source, and the second one sends requests to the
+        target. `copies` returns the indexes of the source batches that are themselves copies (see
+        `OriginLookup.copies`). It is None if the source partition holds no copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
         self._target_partition = target_partition
-        self._asks = asks
+        self._asks, self._target_asks = asks
         self._copies = copies
         self._read_committed = read_committed
         self._aborted: set[Hashable] = set()
@@ -94,9 +99,12 @@ class BatchRelocation:
         """
         own: list[OwnBatch] = []
         try:
-            timed, standing = await self._standing(wanted, own)
+            timed, standing, bare = await self._standing(wanted, own)
             last = standing[-1].last if standing else wanted.first - 1
-            searched = search_range(record, wanted.first, last, is_filtered=is_filtered)
+            policy = await compacts()
+            may_be_cleaned = policy is not False or _is_cleaned(standing)
+            removed = max(wanted.last - last, 0) if may_be_cleaned and not is_filtered else 0
+            searched = search_range(record, wanted.first, last + removed, is_filtered=is_filtered)
             high_watermark, begin = await bounds(self._asks, self._source_partition)
             end = readable_end = min(searched.end, high_watermark)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
@@ -113,25 +121,44 @@ class BatchRelocation:
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
-            ledger = LedgerAnswers(opens, record.source_runs.offset_of, explained, wanted.confirmed, is_filtered)
+            named = record.source_runs.offset_of
+            ledger = LedgerAnswers(opens, named, explained, wanted.confirmed, is_filtered, removed)
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
-        # The log cleaner has been there, even if the topic is no longer compacted.
-        is_cleaned = any(content is None for batch in standing for content in batch.contents)
-        may_be_cleaned = await compacts() is not False or is_cleaned
-        unclear: tuple[Interval, ...] = ()
+        unclear: Sequence[Interval] = ()
         if may_be_cleaned and located.missing:
-            sides = (self._source, self._source_partition), (self._target, self._target_partition)
+            batches = Batches(own, standing, bare)
             try:
-                newer = await newer_copies(*sides, record, wanted, located)
-            except ValueError as why:
+                newer = await self._newer_copies(
+                    record, wanted, batches, located, ledger, is_certain=policy is not None
+                )
+            except (Unplaced, ValueError) as why:
                 return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
-            located, unclear = without_superseded(located, newer.superseded), tuple(newer.unclear)
-        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned, unclear=unclear)
+            located, unclear = without_superseded(located, newer.superseded), newer.unclear
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned, unclear=tuple(unclear))
+
+    async def _newer_copies(
+        self,
+        record: LaneRecord,
+        wanted: AskRebuild,
+        batches: Batches,
+        located: Located,
+        ledger: LedgerAnswers,
+        *,
+        is_certain: bool,
+    ) -> NewerCopies:
+        """Return which missing records must not be copied again. `is_certain` says whether the policy of the
+        target topic is known. Raises Unplaced if it is not known and makes a difference."""
+        source = self._source, self._source_partition, self._asks
+        target = self._target, self._target_partition, self._target_asks
+        newer = await newer_copies(source, target, record, wanted, batches, located, ledger)
+        if not is_certain and (newer.superseded or newer.unclear):
+            raise Unplaced(UNKNOWN_POLICY)
+        return newer
 
     async def _stable_end(
         self, record: LaneRecord, ordinals: tuple[int, int], copied_end: int, end: int, compacts: Compacts
@@ -167,7 +194,7 @@ class BatchRelocation:
         if wanted.unread_from != wanted.first or begin_at is None or end > begin_at:
             return RebuildAnswer(wanted.question, 0, (), None, POLICY)
         try:
-            _, standing = await self._standing(wanted, own)
+            _, standing, _ = await self._standing(wanted, own)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         ordinals = (batch.first + at for batch in standing for at in range(len(batch.contents)))
@@ -200,16 +227,22 @@ class BatchRelocation:
         absent = (*never, *replaced(record.epochs, pieces, originals), *others)
         return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
-    async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
+    async def _standing(
+        self, wanted: AskRebuild, own: list[OwnBatch]
+    ) -> tuple[bool, list[TargetBatch], list[Interval]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
         Return whether the records on the target have the timestamps of the source records. Also return the contents of
-        all batches that have records with the ordinal `wanted.first` or higher.
+        all batches that have records with the ordinal `wanted.first` or higher, and the target offsets [start, end)
+        that no batch contains, whoever wrote it.
         """
         standing: list[TargetBatch] = []
-        timed, size = True, 0
+        bare: list[Interval] = []
+        timed, size, behind = True, 0, wanted.start
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
             header = batch.header
+            bare += [(behind, header.base_offset)] if behind < header.base_offset else []
+            behind = header.last_offset + 1
             if not is_own(header, wanted.producer_id):
                 continue
             count = header.last_offset_delta + 1
@@ -227,7 +260,8 @@ class BatchRelocation:
             for record in _decode(batch):
                 contents[record.offset - header.base_offset] = digest(record, timed=timed)
             standing.append(TargetBatch(ordinal + cut, contents[cut:]))
-        return timed, standing
+        bare += [(behind, wanted.end)] if behind < wanted.end else []
+        return timed, standing, bare
 
     async def _originals(self, searched: Range, *, timed: bool) -> list[SourceBatch]:
         originals: list[SourceBatch] = []
@@ -275,6 +309,11 @@ def _refuse_uncommitted(
         for at, content in enumerate(batch.contents):
             if content in doubtful:
                 raise Unplaced(f"ordinal {batch.first + at} is a copy of a record that is not committed")
+
+
+def _is_cleaned(standing: Sequence[TargetBatch]) -> bool:
+    """Return whether the log cleaner has been in the target, even if the topic is no longer compacted."""
+    return any(content is None for batch in standing for content in batch.contents)
 
 
 def _is_compacted(originals: Sequence[SourceBatch]) -> bool:

@@ -373,9 +373,9 @@ class LaneHost:
 
     def _relocate(self, hosted: HostedLane, effect: AskRebuild) -> None:
         record = hosted.record
-        sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
+        logs, asks = (self._source_stretches, self._target_stretches), (self._source_asks, self._target_asks)
         copies = self.provenance.copies if hosted.lane.origins is not None else None
-        search = BatchRelocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
+        search = BatchRelocation(*logs, hosted.source, hosted.target, asks, copies, read_committed=self._read_committed)
         source_compacts = partial(self._lookups.source_compacts, hosted.source.topic)
         compacts = partial(self._lookups.compacts, hosted.target.topic)
         policies = hosted.lane.has_policies

@@ -59,6 +59,7 @@ from mirrord.replication.lane.source import last_copied, recorded_epochs
 from mirrord.replication.lane.source.missing_from_target import (
     ReturnedBatches,
     are_in_another_log,
+    epochs_of_superseded,
     may_be_cleaned,
     without_left_out,
     without_undecided,
@@ -73,7 +74,13 @@ from mirrord.replication.lane.target import (
     rebuilt_verdicts,
     target_scan,
 )
-from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded, known_until
+from mirrord.replication.lane.target.evidence import (
+    acknowledged,
+    is_another_leader,
+    is_recorded,
+    known_until,
+    remembered_until,
+)
 from mirrord.replication.lane.target.out_of_order import NEVER_REFUSED
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.transitions import RebuildMap, Resume
@@ -196,7 +203,8 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     start = record.target_runs.offset_of(found.first)
     if lane.resume_position.ordinal <= found.first:
         start = target_scan.first_offset_of(lane, lane.resume_position)
-    start = max(lane.log.log_start if start is None else min(start, begins), lane.log.log_start)
+    begin = 0 if start is None else min(start, begins)
+    start = max(begin, lane.log.log_start)
     if lane.log.end < start:
         return _stay(lane, f"the target log ends at offset {lane.log.end}, before them")
     lane.stage = Stage.LOCATE
@@ -206,8 +214,9 @@ def search(lane: Lane, begins: int = NEVER) -> Effects:
     holes = [(hole.first, hole.last + 1) for hole in record.holes]
     equal = lane.comparison.confirmed(lane.log.end_epoch)
     confirmed = tuple(part for each in equal for part in intervals.uncovered(each, holes))
-    more = (-1 if unread is None else unread, earlier, confirmed, lane.log.log_start)
-    return [AskRebuild(ask(lane), lane.producer_id, *where, *more)]
+    more = (-1 if unread is None else unread, earlier, confirmed)
+    last = max(found.last, remembered_until(lane) - 1)
+    return [AskRebuild(ask(lane), lane.producer_id, *where, *more, last, acknowledged(lane), begin < start)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:
@@ -229,10 +238,7 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     if answer.located is None or lane.record is None:
         return _stay(lane, answer.trouble)
     located = without_left_out(lane.record, answer.located)
-    cleaned = may_be_cleaned(lane.record, found.first, located) if answer.compacts else ()
-    unclear = [part for whole in cleaned for part in intervals.within(whole, answer.unclear)]
-    returned = ReturnedBatches(intervals.joined(lane.log.reassigned), answer.own, lane.log.end)
-    if unclear and not are_in_another_log(lane.record, found.first, returned, located, unclear):
+    if unclear := _unclear(lane, lane.record, answer, located):
         start, end = unclear[0]
         return _stay(
             lane,
@@ -243,14 +249,15 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     located = _decided(lane, lane.record, own, located)
     if located is None:
         return _stay(lane, "the target lacks records, and the ledger does not show whether a filter excludes them")
-    if not answer.compacts:
+    if not (answer.compacts and lane.has_policies):
         own += target_scan.end_of_deleted(lane, own, found.first)
     read = target_scan.walk(lane, own, found.first)
     if read.doubled is not None:
         first, _, target_offset = read.doubled
         return _stay(lane, f"ordinal {first} is in the target a second time, at offset {target_offset}")
-    if answer.compacts and read.next_ordinal <= found.last:
-        gone = f"ordinals {read.next_ordinal} to {found.last}"
+    had = max(found.last + 1, remembered_until(lane))
+    if answer.compacts and read.next_ordinal < (had if lane.has_policies else remembered_until(lane)):
+        gone = f"ordinals {read.next_ordinal} to {had - 1}"
         return _stay(
             lane,
             f"the copy is compacted, and {gone} have since been removed: it is not known whether they were superseded",
@@ -266,7 +273,9 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     # If only a lookup indicates that the last ordinals were appended, they are looked up again. For this, the lane
     # reads the log after its last batch.
     lane.comparison.rebuilt_until = read.behind if looked_up else lane.log.end
-    if not answer.compacts:
+    if answer.compacts:
+        lookup_after_rebuild.note_missing(lane, found.first, located.missing)
+    else:
         lane.log.lost_below = None  # all records that were lost are copied again
     if lane.log.earlier:
         missing_ordinals.remember_position(lane)
@@ -275,6 +284,16 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
     return [*_report(lane, facts), effect]
+
+
+def _unclear(lane: Lane, record: LaneRecord, answer: RebuildAnswer, located: Located) -> Sequence[intervals.Interval]:
+    """Return the source offsets of missing records that a compacted target may have had, if other clients have written
+    their keys and it is not known which records are newer."""
+    first = lane.comparison.differs.first if lane.comparison.differs is not None else 0
+    cleaned = may_be_cleaned(record, first, located) if answer.compacts else ()
+    unclear = [part for whole in cleaned for part in intervals.within(whole, answer.unclear)]
+    returned = ReturnedBatches(intervals.joined(lane.log.reassigned), answer.own, lane.log.end)
+    return () if unclear and are_in_another_log(record, first, returned, located, unclear) else unclear
 
 
 def _decided(lane: Lane, record: LaneRecord, own: Sequence[OwnBatch], located: Located) -> Located | None:
@@ -415,7 +434,7 @@ def _facts(
         ),
         *_in_doubt(lane, follow, epochs),
         *read.facts,
-        VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
+        VerdictGiven(lane.id, lane.grant, tuple(verdicts), note, epochs_of_superseded(located)),
         _ending(lane, verdicts),
     ]
 

@@ -477,8 +477,13 @@ class AskRebuild(msgspec.Struct, frozen=True):
     record may have been sent under these ordinals."""
     confirmed: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) of which a comparison in the same target log has confirmed that the offset map is right."""
-    log_start: int = 0
-    """The log start offset of the target."""
+    last: int = -1
+    """The last ordinal that the target is known to have had, or -1."""
+    acknowledged: tuple[tuple[int, int], ...] = ()
+    """Pairs (ordinal, leader epoch of the target) in ascending order: the ordinals below this one were acknowledged,
+    and the log had their records in this epoch or an earlier one. The epoch is -1 if it is not known."""
+    is_cut: bool = False
+    """Whether retention on the target may have deleted records of these ordinals below `start`."""
 
 
 class AskOrigins(msgspec.Struct, frozen=True):

@@ -333,9 +333,17 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
         is_shorter = not lane.log.cleaned and found.next_ordinal < lane.resume_position.ordinal
         return went_back_to(lane, found) if is_shorter else judged(lane, found)
     # The records of the holes get the ordinals of lost records. Even so, the lost records must not be forgotten.
-    selects = bool(holes) or again != lane.log.lost_ordinals
+    selects = bool(holes) or again != lane.log.lost_ordinals or _has_unknown_from(lane, found.next_ordinal)
     selects = selects or (lane.record is not None and not hole_repair.are_in_order(lane, lane.record, again))
     return went_back_to(lane, found, again if selects else None)
+
+
+def _has_unknown_from(lane: Lane, ordinal: int) -> bool:
+    """Return whether a rebuild could not determine the record of this ordinal or a later one (`HoleFound.is_open`). The
+    source may have other records at the offsets that the ledger has for such ordinals. If these were copied under them,
+    older records that have higher ordinals would follow."""
+    holes = lane.record.holes if lane.record is not None else ()
+    return any(hole.is_open and hole.last >= ordinal for hole in holes)
 
 
 def _halt_without_policy(lane: Lane, now: float) -> Effects:

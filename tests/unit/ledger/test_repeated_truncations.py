@@ -7,7 +7,7 @@ from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseTaken, SourceRun,
 from mirrord.ledger.facts.quarantine import Quarantined
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold
-from mirrord.ledger.seeks import passed_ranges
+from mirrord.ledger.seeks import passed
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
@@ -57,9 +57,9 @@ def test_the_next_entry_repeats_a_truncation_beside_the_seek_that_follows_it(led
     ledger.add(GONE)
     ledger.add(SOUGHT)
     ledger.add(DONE, SourceRun(LANE, 1, LEAPT.runs, (*GONE.verdicts, *LEAPT.verdicts)))
-    assert passed_ranges(ledger.lane.seeks) == [(10, 15)]
+    assert [(each.start, each.end) for each in passed(ledger.lane.seeks)] == [(10, 15)]
     ledger.add(SourceRun(LANE, 1, (Run(2, 16),), (*GONE.verdicts, *LEAPT.verdicts, Verdict(15, 16, "aborted"))))
-    assert passed_ranges(ledger.lane.seeks) == [(10, 15)]
+    assert [(each.start, each.end) for each in passed(ledger.lane.seeks)] == [(10, 15)]
 
 
 def test_records_that_replace_skipped_ones_are_not_skipped(ledger: Ledger) -> None:

@@ -96,7 +96,7 @@ def left_out_here(lane: Lane) -> LeftOut | None:
     ascend."""
     here = (each for each in lane.left_out if each.start <= lane.position < each.end)
     known = epoch_at(lane.history.expected_epochs, lane.next_ordinal)
-    return next((each for each in here if each.is_about(known) and not 0 <= each.epoch < lane.epoch), None)
+    return next((each for each in here if each.is_about(known) and not 0 <= each.latest < lane.epoch), None)
 
 
 def epoch_before(lane: Lane, end: int) -> int:
@@ -142,7 +142,7 @@ def without_left_out(lane: Lane) -> Rest:
             offset = max(offset, min(out.end, end))
     offset = lane.plan[-1].offset
     for out in lane.left_out:
-        if out.start <= offset < out.end and out.epoch < 0:
+        if out.start <= offset < out.end and out.latest < 0:
             gone.append(Verdict(offset, out.end, out.reason))
             offset = out.end
     return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)

@@ -4,7 +4,7 @@ or the target refuses them."""
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Reason
-from mirrord.ledger.seeks import passed_ranges
+from mirrord.ledger.seeks import passed
 from mirrord.replication.lane.lane_record import LaneRecord
 
 
@@ -19,11 +19,15 @@ class LeftOut(NamedTuple):
     latest_epoch: int = -1
     """If set, the records may have epochs from `epoch` up to this one."""
 
+    @property
+    def latest(self) -> int:
+        """The highest epoch that the records can have, or -1 if it is not known."""
+        return max(self.epoch, self.latest_epoch)
+
     def is_about(self, epoch: int) -> bool:
         """Return whether the decision may be about a record with this leader epoch. If the epoch differs, the source
         has lost the record that the decision is about, and has another one at its offset."""
-        latest = max(self.epoch, self.latest_epoch)
-        return epoch < 0 or latest < 0 or self.epoch <= epoch <= latest
+        return epoch < 0 or self.latest < 0 or self.epoch <= epoch <= self.latest
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[LeftOut]:
@@ -32,5 +36,5 @@ def left_out(record: LaneRecord, lowest: int) -> list[LeftOut]:
     found = [
         LeftOut(each.start, each.end, "rejected", each.epoch) for each in record.quarantine if each.skipped is not None
     ]
-    found += [LeftOut(*each, "skipped") for each in passed_ranges(record.seeks)]
+    found += [LeftOut(each.start, each.end, "skipped", latest_epoch=each.epoch) for each in passed(record.seeks)]
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))

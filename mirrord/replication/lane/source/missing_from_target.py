@@ -34,6 +34,24 @@ def without_superseded(located: Located, superseded: Sequence[Interval]) -> Loca
     return _without(located, [LeftOut(start, end, "compacted") for start, end in superseded])
 
 
+def superseded_before(record: LaneRecord, offset: int, epoch: int) -> bool:
+    """Return whether the target lost the record at this source offset earlier, and had a newer record with the same key
+    at that time, so that the lost one was not copied again. The ledger contains the verdict `compacted` on such
+    records, and their leader epochs. If the source has a record of a different `epoch` there now, it is a different
+    record."""
+    return any(start <= offset < end and epoch == known for start, end, known in record.left_out_epochs) and any(
+        each.reason == "compacted" and each.start <= offset < each.end for each in record.newest_verdicts
+    )
+
+
+def epochs_of_superseded(located: Located) -> tuple[tuple[int, int, int], ...]:
+    """Return the leader epochs of the records that `without_superseded` has left out, as far as they are known, as
+    triples (start, end, epoch) of source offsets."""
+    left_out = [(each.start, each.end) for each in located.left_out if each.reason == "compacted"]
+    known = ((start, end, epoch) for start, end, epoch in _epochs(located) if epoch >= 0)
+    return tuple((*part, epoch) for start, end, epoch in known for part in within((start, end), left_out))
+
+
 def _without(located: Located, decided: Iterable[LeftOut]) -> Located:
     skipped: list[Verdict] = []
     gone: list[Interval] = []
@@ -127,10 +145,10 @@ def may_be_cleaned(record: LaneRecord, first: int, located: Located) -> Sequence
     """Return the missing records that may have been appended to a compacted target topic, whose cleaner then removed
     them.
 
-    The ledger's runs assign ordinals from `first` onward to the other missing records, or a filter excluded the records
-    at these offsets, but the source has records of a later leader epoch there. They have not been produced yet, because
-    a new epoch is recorded before its first record is produced. Records of an epoch that the ledger has for other
-    ordinals may have been produced.
+    At the offsets of the other missing records, the source has records of a later leader epoch. These have not been
+    produced yet, because a new epoch is recorded before its first record is produced. The former records were those of
+    ordinals from `first` onward, a filter excluded them, or the target had lost them and newer ones superseded them.
+    Records of an epoch that the ledger has for other ordinals may have been produced.
     """
     never = list(_of_later_epochs(record, first, located))
     return [part for whole in located.missing for part in uncovered(whole, never)]
@@ -174,7 +192,8 @@ def are_in_another_log(
 
 
 def _of_later_epochs(record: LaneRecord, first: int, located: Located) -> Iterator[Interval]:
-    latest = max((epoch for _, epoch in record.epochs), default=NEVER)
+    left_out_epochs = record.left_out_epochs if record.epochs else ()
+    latest = max([*(epoch for _, epoch in record.epochs), *(each[2] for each in left_out_epochs)], default=NEVER)
     batches = [SourceBatch(start, end, {}, None, epoch) for start, end, epoch in _epochs(located) if epoch > latest]
     for ordinal, offset, length in record.source_runs.between(first, sys.maxsize):
         for start, end in within((offset, offset + length), located.missing):
@@ -184,6 +203,9 @@ def _of_later_epochs(record: LaneRecord, first: int, located: Located) -> Iterat
     wholes = [(batch.start, batch.end) for batch in batches]
     for each in _filtered(record):
         for part in within((each.start, each.end), wholes) if each.latest_epoch >= 0 else ():
+            yield from within(part, located.missing)
+    for start, end, _ in left_out_epochs:
+        for part in within((start, end), wholes):
             yield from within(part, located.missing)
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, Verdict
-from mirrord.ledger.seeks import accepts_loss, passed_ranges
+from mirrord.ledger.seeks import accepts_loss, passed
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake
 from mirrord.replication.lane.correlation import append, ask, new_round
@@ -375,10 +375,10 @@ def _lost(lane: Lane, gone: Verdict, what: str) -> Effects:
 
 def _passed_as(lane: Lane, gone: Verdict) -> str:
     """Return what the lane has done with lost records: copied them, skipped them on operator commands, or both."""
-    ranges = passed_ranges(lane.record.seeks) if lane.record is not None else ()
-    if any(start <= gone.start and gone.end <= end for start, end in ranges):
+    seeks = passed(lane.record.seeks) if lane.record is not None else ()
+    if any(each.start <= gone.start and gone.end <= each.end for each in seeks):
         return "skipped"
-    is_part = any(start < gone.end and gone.start < end for start, end in ranges)
+    is_part = any(each.start < gone.end and gone.start < each.end for each in seeks)
     return "copied or skipped" if is_part else "copied"
 
 

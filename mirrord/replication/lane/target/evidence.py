@@ -27,6 +27,11 @@ def next_by_entry(lane: Lane) -> int:
     return nearest((lane.log.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
 
 
+def remembered_until(lane: Lane) -> int:
+    """Return the ordinal after the last one that the broker remembers, or 0 if it remembers none."""
+    return 0 if lane.log.entry is None else next_by_entry(lane)
+
+
 def went_back(lane: Lane) -> bool:
     """Return whether the last sequence in the broker's producer state is lower than the resume position requires. A
     lower sequence alone does not prove that the log has lost records."""
@@ -98,6 +103,17 @@ def known_until(lane: Lane) -> int:
     """
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)
+
+
+def acknowledged(lane: Lane) -> tuple[tuple[int, int], ...]:
+    """Return pairs (ordinal, leader epoch of the target) in ascending order: the ordinals below this one were
+    acknowledged, and the log had their records in this epoch or an earlier one. The epoch is -1 if it is not known."""
+    known, until = lane.resume_position, known_until(lane)
+    pairs = [(known.ordinal, known.leader_epoch), *(each for each in lane.acknowledged if each[0] > known.ordinal)]
+    if pairs[-1][0] < until:
+        pairs.append((until, known.leader_epoch))
+    later = lane.log.appended_later[2]
+    return tuple((ordinal, max(epoch, later) if epoch >= 0 else epoch) for ordinal, epoch in pairs)
 
 
 def copied_until(lane: Lane) -> int:

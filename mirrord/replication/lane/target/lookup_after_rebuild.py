@@ -6,9 +6,11 @@ plan: the map continues in source order, so the lane would also copy the omitted
 
 from collections.abc import Sequence
 
+from mirrord.model.intervals import Interval, within
 from mirrord.replication.lane.source import recorded_epochs
-from mirrord.replication.lane.source.copied_pieces import highest_copied
+from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
 from mirrord.replication.lane.state import Lane, LostBelow
+from mirrord.replication.lane.target.evidence import acknowledged
 from mirrord.replication.lane.target.missing_ordinals import epochs_lost_earlier
 from mirrord.replication.lane.target.scan_result import Missing
 
@@ -28,6 +30,25 @@ def note_plan(lane: Lane, missing: Sequence[Missing]) -> None:
         offset, ordinal = highest
         epochs = epochs_lost_earlier(lane) or record.epochs
         lane.log.lost_below = LostBelow(offset + 1, target_epoch, recorded_epochs.epoch_at(epochs, ordinal))
+
+
+def note_missing(lane: Lane, first: int, missing: Sequence[Interval]) -> None:
+    """Note which acknowledged records the target log has lost, if a rebuilt offset map from the ordinal `first` onward
+    shows that. `missing` contains the source offsets of the records that are to be copied. If there is a note already,
+    it is kept."""
+    record = lane.record
+    if record is None or lane.log.lost_below is not None:
+        return
+    begin = first
+    lost: tuple[int, int, int] | None = None
+    for until, target_epoch in acknowledged(lane):
+        for ordinal, offset, length in mapped(record, begin, until - 1) if begin < until else ():
+            for _, end in within((offset, offset + length), missing):
+                lost = max(lost or (0, 0, 0), (end, target_epoch, ordinal + end - 1 - offset))
+        begin = max(begin, until)
+    if lost is not None and lost[1] >= 0:
+        offset, target_epoch, ordinal = lost
+        lane.log.lost_below = LostBelow(offset, target_epoch, recorded_epochs.epoch_at(record.epochs, ordinal))
 
 
 def look_up_again(lane: Lane) -> None:

@@ -21,8 +21,6 @@ class Located(msgspec.Struct, frozen=True):
     -1 if it is not known."""
     open: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) for which the source records could not be determined."""
-    gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) whose records the source no longer has, although their source offsets are known."""
     left_out: tuple[Verdict, ...] = ()
     """The source batches that are not copied, with the reasons. They are in ascending order."""
     source_compacts: bool = True

@@ -1,7 +1,6 @@
 """The search for the source offsets of a lane's batches, in a source that cannot be read from the first offset of the
 search to the last one."""
 
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -11,7 +10,7 @@ from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import AnyFact, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.host import batch_relocation
-from mirrord.replication.host.batch_relocation import POLICY, BatchRelocation
+from mirrord.replication.host.batch_relocation import POLICY, UNKNOWN_POLICY, BatchRelocation
 from mirrord.replication.host.newer_copies import NewerCopies
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
 from tests.fixtures.fake_pipe import as_any
@@ -33,40 +32,28 @@ def relocated(
     unread_from: int = -1,
     changes: bool = False,
     is_filtered: bool = False,
-    is_compacted: bool = False,
+    is_compacted: bool | None = False,
     regiven: bool = False,
 ) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
     ledger has the runs `runs` and other facts, and may say that other records were sent before (`regiven`). The lane
     may have a policy that changes records, or a filter."""
     target = FakeTarget()
+    target.keys = source.keys
     target.brokers[0].append(Stored(0, len(numbers), PRODUCER, 0, 0, 1, numbers, 1))
     target.high_watermark = len(numbers)
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, runs, regiven=regiven), TargetRun(LANE, 1, 0, 0, 1), *others)
     reads, copies = as_any(SourceReader(source)), as_any(TargetReader(target))
-    search = BatchRelocation(reads, copies, PARTITION, PARTITION, reads, None, read_committed=True)
+    search = BatchRelocation(reads, copies, PARTITION, PARTITION, (reads, copies), None, read_committed=True)
 
-    async def compacts() -> bool:
+    async def compacts() -> bool | None:
         return is_compacted
 
     wanted = AskRebuild(1, PRODUCER, first, first, len(numbers), unread_from)
     if changes:
         return at_once(search.leave_open(play.record, wanted, compacts))
     return at_once(search.run(play.record, wanted, compacts, compacts, is_filtered=is_filtered))
-
-
-class Ends:
-    """Answers questions about the ends of a log."""
-
-    def __init__(self, log: FakeLog) -> None:
-        self._log = log
-
-    def bounds(self, _partition: object, _epoch: int, report: Callable[[int, int, int], None]) -> None:
-        report(0, self._log.end, self._log.begin)
-
-    def last_stable(self, _partition: object, report: Callable[[int, int], None]) -> None:
-        report(0, self._log.stable)
 
 
 @pytest.mark.parametrize(("stable", "aborted"), [(3, False), (5, True)])
@@ -80,7 +67,7 @@ async def test_a_copied_record_may_not_be_committed(stable: int, *, aborted: boo
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
     sides = as_any(source), as_any(target), PARTITION, PARTITION
-    search = BatchRelocation(*sides, as_any(Ends(source)), None, read_committed=True)
+    search = BatchRelocation(*sides, (as_any(source), as_any(target)), None, read_committed=True)
 
     async def compacts() -> bool:
         return False
@@ -249,7 +236,7 @@ def test_free_offsets_do_not_show_what_a_filter_has_kept() -> None:
     assert relocated(source, numbers).located is not None
     answer = relocated(source, numbers, is_filtered=True)
     assert answer.located is not None
-    assert (answer.located.runs, answer.located.gone) == ((Run(0, 0),), ((0, 2),))
+    assert answer.located.runs == (Run(0, 0),)
     answer = relocated(source, numbers, is_filtered=True, runs=(Run(2, 2),))
     assert answer.located is None
     assert "the ledger has no source offset for ordinal 0" in answer.trouble
@@ -270,3 +257,24 @@ def test_records_of_other_clients_that_cannot_be_read_are_a_reason(monkeypatch: 
     first = min(source.offset_of)
     answer = relocated(source, (first + 1, first + 2), is_compacted=True)
     assert (answer.located, answer.trouble) == (None, "a batch is too large")
+
+
+@pytest.mark.parametrize("is_compacted", [True, False, None])
+def test_a_newer_copy_supersedes_nothing_if_the_topic_may_not_be_compacted(*, is_compacted: bool | None) -> None:
+    """LOSS. Without DESCRIBE_CONFIGS, it is not known whether the target is compacted. If it is not, the missing record
+    has to be copied, although a later one with its key was copied."""
+    source = FakeSource(Random(0))
+    source.keys = 1
+    source.append(3, 1)
+    first = min(source.offset_of)
+    answer = relocated(source, (first + 1, first + 2), is_compacted=is_compacted)
+    if is_compacted is None:
+        assert (answer.located, answer.trouble) == (None, UNKNOWN_POLICY)
+        return
+    assert answer.located is not None
+    assert answer.located.missing == (() if is_compacted else ((0, 1),))
+    # If nothing is superseded, the policy makes no difference.
+    source.keys = 3
+    answer = relocated(source, (first + 1, first + 2), is_compacted=None)
+    assert answer.located is not None
+    assert answer.located.missing == ((0, 1),)

@@ -11,8 +11,6 @@ from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from tests.fixtures.superseded_logs import FakeLog, lookup, marker, written
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
-pytestmark = pytest.mark.usefixtures("known_ends")
-
 ONE, OTHER = 7, 8
 """Producer ids of other clients."""
 

@@ -23,8 +23,6 @@ from tests.fixtures.superseded_logs import PARTITION, FakeLog, lookup, written
 from tests.unit.replication.host.test_record_policies import SAMPLE, shaping
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
-pytestmark = pytest.mark.usefixtures("known_ends")
-
 HOUR_MS = 3_600_000
 """The transform `Upper` adds this to the time of each record."""
 

@@ -19,8 +19,6 @@ from tests.fixtures.attic import no_room, scarce
 from tests.fixtures.superseded_logs import FakeLog, lookup, written
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
-pytestmark = pytest.mark.usefixtures("known_ends")
-
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(

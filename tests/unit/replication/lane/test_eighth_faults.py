@@ -236,7 +236,6 @@ def test_the_report_of_what_an_earlier_loss_left_to_copy_names_its_ordinals() ->
     assert not [each for each in notes if "5 to 4" in each or "from ordinal 5 to 5" in each]
 
 
-@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
 async def test_aborted_records_that_were_copied_uncommitted_are_not_planned() -> None:
     """NEEDLESS HALT. The user has changed `isolation` from read_uncommitted to read_committed. Offset 5 is of an
@@ -270,7 +269,6 @@ async def test_aborted_records_that_were_copied_uncommitted_are_not_planned() ->
     assert not [each for each in effects if isinstance(each, Halted)]
 
 
-@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
 async def test_a_record_that_the_source_has_instead_of_a_lost_one_is_not_looked_up() -> None:
     """LOSS. Both logs go back while the lane is away: the target has lost ordinals 5 to 9, and the source has lost

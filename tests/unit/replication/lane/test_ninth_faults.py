@@ -323,7 +323,6 @@ def test_displaced_ordinals_are_copied_again_if_the_topic_is_no_longer_compacted
     assert {2, 3, 4} <= set(offsets(play, 200_000, 200_010))
 
 
-@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
 async def test_a_record_of_a_later_epoch_is_still_known_after_its_epoch_was_revoked() -> None:
     """STALE VALUE. The source has not changed. Before anything is copied again, another writer writes a newer record of

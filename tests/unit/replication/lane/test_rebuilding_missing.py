@@ -125,6 +125,19 @@ def test_a_compacted_target_may_have_had_records_of_a_recorded_epoch(
     assert f"lacks the records of source offsets [{start}, " in line
 
 
+@pytest.mark.parametrize(("source", "copied"), [(((0, 3),), None), (((0, 3), (12, 4)), [12, 13])])
+def test_a_record_in_the_place_of_one_that_gave_way_to_a_newer_one_is_missing(
+    source: tuple[tuple[int, int], ...], copied: list[int] | None
+) -> None:
+    """NEEDLESS HALT. The target had lost the records at the offsets 12 and 13, which were not copied again, because
+    another client had written newer ones. The source has lost them as well, and has others there."""
+    given = VerdictGiven(LANE, 1, (Verdict(12, 14, "compacted"),), epochs=((12, 14, 3),))
+    found = rebuilt(SourceRun(LANE, 1, (Run(12, 14),)), given, source=source, compacts=True)
+    assert bool(found.lines) == (copied is None)
+    if copied is not None:
+        assert found.offsets() == [10, 11, 14, 14, 15, 16, *copied, 17]
+
+
 def test_records_whose_keys_nobody_has_written_are_copied() -> None:
     """NEEDLESS HALT. If the cleaner had removed them, the target would have newer records with their keys."""
     found = rebuilt(compacts=True, has_others=False)

@@ -147,7 +147,6 @@ def test_ordinals_that_the_log_of_the_resume_position_held_are_not_mistaken_for_
     assert set(range(2, 10)) == {each for first, last in answer.again for each in range(first, last + 1)}
 
 
-@pytest.mark.usefixtures("known_ends")
 @pytest.mark.asyncio
 async def test_records_above_an_open_transaction_are_looked_up_if_they_were_copied_uncommitted() -> None:
     """STALE VALUE. The user changes `isolation` from read_uncommitted to read_committed, while a transaction of the

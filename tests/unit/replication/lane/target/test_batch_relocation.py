@@ -50,7 +50,7 @@ def test_a_removed_record_gets_the_only_free_offset() -> None:
     # The other view did not have offset 2: the ledger says that ordinal 2 is d.
     assert found("ab cd", "ab.d").runs == (Run(0, 0),)
     assert found("ab c d", "ab.d").runs == (Run(0, 0),)
-    assert found("ab c", "ab.d") == Located((Run(0, 0),), (), (), 3, gone=((2, 3),))
+    assert found("ab c", "ab.d") == Located((Run(0, 0),), (), (), 3)
 
 
 def test_a_batch_of_the_other_view() -> None:
@@ -139,7 +139,7 @@ def test_records_that_neither_log_holds_keep_their_mapped_offsets() -> None:
     standing = [TargetBatch(0, "a"), TargetBatch(1, ("x", None, None)), TargetBatch(4, "h")]
     offsets = (0, 2, 3, 5, 7)
     located = locate(standing, source("a......h"), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
-    assert located == Located((Run(0, 0), Run(1, 2), Run(3, 5), Run(4, 7)), (), (), 8, gone=((1, 4),))
+    assert located == Located((Run(0, 0), Run(1, 2), Run(3, 5), Run(4, 7)), (), (), 8)
     last = locate(standing[:2], source("a......h"), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
     assert (last.runs, last.missing, last.next_offset) == ((Run(0, 0), Run(1, 2), Run(3, 5)), (), 6)
 
@@ -149,7 +149,7 @@ def test_records_that_only_the_target_holds_keep_their_mapped_offsets() -> None:
     standing = [TargetBatch(0, "a"), TargetBatch(1, "xyz"), TargetBatch(4, "h")]
     offsets = (0, 2, 3, 5, 7)
     located = locate(standing, source("a......h"), [], -1, Range(0, 8), LedgerAnswers(named=offsets.__getitem__))
-    assert located == Located((Run(0, 0), Run(1, 2), Run(3, 5), Run(4, 7)), (), (), 8, gone=((1, 4),))
+    assert located == Located((Run(0, 0), Run(1, 2), Run(3, 5), Run(4, 7)), (), (), 8)
 
 
 @pytest.mark.parametrize(
@@ -367,5 +367,5 @@ def test_cleaned_records_of_a_lane_with_a_filter_do_not_halt_it() -> None:
     standing = [TargetBatch(0, (None, "c", None))]
     ledger = LedgerAnswers(named=(0, 2, 3).__getitem__, is_filtered=True)
     located = locate(standing, source("abc.e"), [], -1, Range(0, 5), ledger)
-    assert (located.runs, located.open, located.gone) == ((Run(1, 2),), ((0, 1),), ((2, 3),))
+    assert (located.runs, located.open) == ((Run(1, 2),), ((0, 1),))
     assert (located.missing, located.next_offset) == (((0, 2),), 4), "their keys and the filter decide"
