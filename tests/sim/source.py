@@ -221,8 +221,10 @@ class FakeSource:
         self.epochs = [*((epoch, self.start) for epoch in begun[-1:]), *(e for e in self.epochs if e[1] > self.start)]
 
     def elect(self) -> None:
-        """Another leader, which lacks nothing."""
-        self.epochs.append((self.epochs[-1][0] + 1, self.end))
+        """Another leader, which lacks nothing. If the former one has written nothing, no log keeps its epoch
+        (LeaderEpochFileCache.assign)."""
+        epoch = self.epochs[-1][0] + 1
+        self.epochs = [*(each for each in self.epochs if each[1] < self.end), (epoch, self.end)]
 
     def truncate(self, batches: int) -> None:
         """Another leader, which lacks the last batches: the next records have the same offsets."""

@@ -30,6 +30,7 @@ from mirrord.model.names import TopicPartition
 from mirrord.model.runs import Run
 from mirrord.operations import flow_lookup, seek_preview
 from mirrord.operations.status_report import LedgerView
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -89,16 +90,20 @@ def resume(lane: Lane, end: int = 0) -> Effects:
 
 @pytest.mark.parametrize(("error", "epoch"), [(0, 3), (ErrorCode.OFFSET_OUT_OF_RANGE, -1)])
 def test_a_lane_with_nothing_in_flight_continues_there(error: int, epoch: int) -> None:
-    """It has copied nothing, so it asks for the source's leader epoch only."""
+    """It has copied nothing, so it asks only for the source's leader epoch, and for those of the skipped records."""
     lane, _ = copying()
     lane.source_end = 9
     assert any(isinstance(each, AskEnd) for each in give(lane, 7, log_start=2))
     (ask,) = [each for each in resume(lane) if isinstance(each, AskDivergence)]
     assert (ask.position, ask.epoch) == (7, -1)
     effects = step(lane, 0.0, DivergenceAnswer(ask.question, error, leader_epoch=epoch))
+    for asked_for, found in ((3, (3, 9)), (2, (1, 4)), (0, (0, 2))) if epoch >= 0 else ():
+        (ask,) = [each for each in effects if isinstance(each, AskDivergence)]
+        assert (ask.position, ask.epoch) == (NEVER, asked_for)
+        effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, *found, epoch))
     verdicts = (Verdict(0, 2, "expired"), Verdict(2, 7, "skipped"))
     assert facts_in(effects) == [
-        SeekDone(lane.id, lane.grant, 0, 7, epoch),
+        SeekDone(lane.id, lane.grant, 0, 7, epoch, ((2, 1), (4, 3)) if epoch >= 0 else ()),
         SourceRun(lane.id, lane.grant, (Run(0, 7),), verdicts, ((0, -1),)),
     ]
     assert any(isinstance(each, FetchFrom if epoch < 0 else AskDivergence) for each in effects)
