@@ -342,7 +342,7 @@ def _search_answered(lane: Lane, search: EpochSearch, answer: DivergenceAnswer) 
     """Handle the answer to a request of `ask_skipped_epochs`. If another leader has answered, its log may be a
     different one. The lane then begins again, and first asks whether the source still has the copied records."""
     if answer.error == NONE and answer.leader_epoch != search.leader_epoch:
-        lane.history.epoch_search = None
+        lane.history.epoch_search, lane.history.epoch_asked_in = None, -1
         known = _copied_before_seek(lane)
         lane.history.source_confirmed = known is None
         return [] if known is None else _ask_before_seek(lane, known)
