@@ -100,6 +100,8 @@ class FakeSource:
         """Offsets at which unclean elections truncated the log."""
         self.losses: list[Loss] = []
         """The same, one after the other."""
+        self.shown: dict[int, set[int]] = {}
+        """Leader epoch → numbers of the records that its log had when it was last asked about the epochs in it."""
         self._wanted: list[int] = []
         self._wanted_from: list[SourceBatch] = []
         self._wanted_in: tuple[int, ...] = ()
@@ -297,6 +299,8 @@ class FakeSource:
 
     def parting(self, position: int, epoch: int) -> tuple[int, int, int]:
         """The same, as (error, epoch, end)."""
+        shown = self.shown.setdefault(self.leader_epoch, set())
+        shown.update(number for batch in self.log for _, number in batch.records)
         if position < self.start:
             return OUT_OF_RANGE, -1, -1
         parts = self.diverging(position, epoch)

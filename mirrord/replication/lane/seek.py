@@ -96,7 +96,7 @@ def carry_out(lane: Lane) -> Effects:
     done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch, epochs)
     line = f"source offsets [{start}, {end}) are skipped {describe_origin(order.origin)}"
     if search is not None and search.is_cut:
-        line += f", and the source has more than {len(epochs)} leader epochs there"
+        line += "; the source has so many leader epochs that the ledger does not contain all of theirs"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
     if lane.source_epoch >= 0:
         skipped = Seek(start, end, order.log_start, order.origin, done=True, epoch=lane.source_epoch, epochs=epochs)

@@ -1,14 +1,14 @@
 """Determines the leader epochs of the source records that a lane skips on an operator command.
 
 The lane does not read these records. If the source then loses them in an unclean election, only their epochs show which
-of them the next leader lacks (KIP-101): two logs that contain the same epoch are identical up to the lower of the two
-offsets at which this epoch ends. Therefore, before the lane skips a range, it asks the source where each epoch in the
+of them the next leader lacks: two logs that contain the same epoch are identical up to the lower of the two offsets at
+which this epoch ends (KIP-101). Therefore, before the lane skips a range, it asks the source where each epoch in the
 range begins, and records this in the ledger (`SeekDone.epochs`).
 
-The lane asks about one epoch after the other, from the present one down. Each request names an epoch and a position
-above every log. The broker's answer is the highest epoch in its log that is not above the requested one, and the offset
-at which this epoch ends, which is where the next higher one begins. All answers must come from the same leader epoch, so
-that they describe the same log.
+The lane asks about one epoch after the other, from the present one down. Each request contains an epoch, and a position
+above the end of every log. The broker's answer contains the highest epoch in its log that is not above the requested
+one, and the offset at which this epoch ends and the next higher one begins. All answers must come from the same leader
+epoch, so that they describe the same log.
 """
 
 from typing import NamedTuple
@@ -32,9 +32,9 @@ class EpochSearch(NamedTuple):
     asked: int = 0
     """Number of the answers."""
     epoch: int = -1
-    """The lowest epoch that the source is known to have. -1 before the first answer."""
+    """The epoch in the last answer, or -1 before the first one."""
     limit: int = NEVER
-    """The source offset at which the previous answer's epoch begins. No lower epoch can end there."""
+    """The source offset at which this epoch ends. `NEVER` if it is the present one."""
     log_end: int = -1
     """The end of the source log, or -1 if it is not known."""
     found: tuple[tuple[int, int], ...] = ()
@@ -53,10 +53,11 @@ class EpochSearch(NamedTuple):
         if answer.error or answer.epoch < 0 or answer.end < 0:
             return self._replace(is_done=True)  # the broker knows no epochs, or none that are lower
         if self.epoch < 0:
-            # The present epoch may begin at the end of the log, so its end does not limit the next one.
+            # The present epoch may have no records yet, so the one before it may also end at the end of the log.
             known = self._replace(epoch=answer.epoch, log_end=answer.end, is_done=answer.end < self.end)
         elif answer.end >= self.limit:
-            # The broker knows no epoch below the previous answer, whose epoch was only the requested one.
+            # Each epoch begins above the one before it. The broker knows none that is lower than those in `found`, and
+            # has answered with the requested epoch.
             return self._replace(is_done=True)
         else:
             known = self._with(answer.end)._replace(epoch=answer.epoch, limit=answer.end)
@@ -69,4 +70,3 @@ class EpochSearch(NamedTuple):
         """Return the search with the source offset at which the epoch `epoch` begins."""
         begin = max(begin, self.start)
         return self._replace(found=((begin, self.epoch), *self.found)) if begin < self.end else self
-
