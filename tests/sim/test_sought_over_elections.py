@@ -1,5 +1,5 @@
-"""An operator seeks ahead, and the source then has unclean elections of all kinds: the next leader may also have records
-of epochs that the lane has never seen, which are earlier than those of the skipped records."""
+"""An operator seeks ahead, and the source then has unclean elections of all kinds. The next leader may also have records
+of epochs that the lane has never seen and that are earlier than those of the skipped records."""
 
 import random
 
@@ -152,9 +152,10 @@ def test_what_replaced_records_that_two_seeks_skipped_is_copied(seed: int) -> No
             later = [batch for batch in story.world.source.log if batch.base >= middle]
             held = story.world.source.log[: -len(later) or None]
             story.world.source.log, story.world.source.end = held, middle
-            epochs, story.world.source.epochs = story.world.source.epochs, [
-                epoch for epoch in story.world.source.epochs if epoch[1] < middle
-            ]
+            epochs, story.world.source.epochs = (
+                story.world.source.epochs,
+                [epoch for epoch in story.world.source.epochs if epoch[1] < middle],
+            )
             story.copy()
             story.world.source.log, story.world.source.end = [*held, *later], story.numbers.__len__()
             story.world.source.epochs = epochs

@@ -82,16 +82,16 @@ def carry_out(lane: Lane) -> Effects:
     start, end = lane.position, order.end
     if start < end and lane.source_epoch < 0 and (effects := truncation.ask_leader_epoch(lane, end)):
         return effects
-    there = max(start, order.log_start)
+    search, there = None, max(start, order.log_start)
     if there < end and lane.source_epoch >= 0:
         if effects := truncation.ask_skipped_epochs(lane, there, end):
             return effects
         if not is_due(lane):
-            return []
+            return []  # the source log ends below `end` by now
+        search = lane.history.epoch_search
     lane.seeks = tuple(each for each in lane.seeks if each.end > end)
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
-    search, lane.history.epoch_search = lane.history.epoch_search, None
     epochs = search.found if search is not None else ()
     done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch, epochs)
     line = f"source offsets [{start}, {end}) are skipped {describe_origin(order.origin)}"
