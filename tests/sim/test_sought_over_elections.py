@@ -1,7 +1,9 @@
-"""An operator seeks ahead, and the source then has unclean elections of all kinds. The next leader may also have records
-of epochs that the lane has never seen and that are earlier than those of the skipped records."""
+"""An operator seeks ahead, and the source then has unclean elections of all kinds. The next leader may also have
+records of epochs that the lane has never seen and that are earlier than those of the skipped records."""
 
 import random
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.seeks import LaneSought
@@ -15,6 +17,7 @@ from tests.sim.world import World
 
 SHAPE = Shape(truncation=True, seeks=True)
 ADA = Origin("ada@host", "broken", 0)
+NOT_LEADER = 6
 
 
 class Elections:
@@ -99,6 +102,16 @@ class Sought:
             self.world.start_host(former_dead=True)
         assert copy_all(self.world)
 
+    @contextmanager
+    def only_below(self, end: int) -> Generator[None]:
+        """The source does not have the records from this offset on yet."""
+        source = self.world.source
+        later = source.log, source.end, source.epochs
+        source.log, source.end = [batch for batch in source.log if batch.base < end], end
+        source.epochs = [each for each in source.epochs if each[1] < end]
+        yield
+        source.log, source.end, source.epochs = later
+
     def lose(self) -> None:
         """The source has unclean elections. Then all records arrive that the source has, except the skipped ones."""
         world, source = self.world, self.world.source
@@ -148,17 +161,8 @@ def test_what_replaced_records_that_two_seeks_skipped_is_copied(seed: int) -> No
         middle = story.rng.randint(story.copied + 1, story.end)
         story.seek(story.copied, middle)
         if story.rng.random() < 0.5:
-            # The first command is carried out before the source has the records that the second one skips.
-            later = [batch for batch in story.world.source.log if batch.base >= middle]
-            held = story.world.source.log[: -len(later) or None]
-            story.world.source.log, story.world.source.end = held, middle
-            epochs, story.world.source.epochs = (
-                story.world.source.epochs,
-                [epoch for epoch in story.world.source.epochs if epoch[1] < middle],
-            )
-            story.copy()
-            story.world.source.log, story.world.source.end = [*held, *later], story.numbers.__len__()
-            story.world.source.epochs = epochs
+            with story.only_below(middle):
+                story.copy()
             if story.rng.random() < 0.5:
                 kill(story.world.hosts[-1])
         if middle < story.end:
@@ -178,6 +182,8 @@ def test_elections_while_the_lane_asks_for_epochs(seed: int) -> None:
 
         def parting(position: int, epoch: int) -> tuple[int, int, int]:
             answer = true(position, epoch)  # noqa: B023 -- called before the next story
+            if rng.random() < 0.15:  # noqa: B023
+                return NOT_LEADER, -1, -1
             if position > source.end and left[0] and rng.random() < 0.4:  # noqa: B023
                 left[0] -= 1  # noqa: B023
                 story.elections.unclean()  # noqa: B023

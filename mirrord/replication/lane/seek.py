@@ -73,7 +73,8 @@ def must_wait(lane: Lane) -> bool:
 def carry_out(lane: Lane) -> Effects:
     """Skip the ranges of the seek commands that are due. The caller ensures that nothing is in flight and that the lane
     is about to copy. Ask first whether the source still has the copied records: later, the lane asks only about the
-    skipped ones (`SeekDone.epoch`), and a log that has these may lack the copied ones."""
+    skipped ones, and a log that has these may lack the copied ones. Then ask for the epochs of the skipped records
+    (`SeekDone.epochs`)."""
     if not lane.seeks or not is_due(lane):
         return []
     order = _due(lane)[-1]
