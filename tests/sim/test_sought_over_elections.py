@@ -147,7 +147,7 @@ class Sought:
 def test_what_replaced_skipped_records_is_copied(seed: int) -> None:
     """LOSS. The ledger had only an upper bound of the epochs of the skipped records. If the next leader had records of
     an epoch between theirs and this bound, the lane took them for the skipped ones."""
-    for each in range(seed, seed + 150):
+    for each in range(seed, seed + 80):
         story = Sought(each)
         story.seek(story.copied, story.end)
         story.copy()
@@ -156,7 +156,7 @@ def test_what_replaced_skipped_records_is_copied(seed: int) -> None:
 
 
 def test_what_replaced_records_that_two_seeks_skipped_is_copied(seed: int) -> None:
-    for each in range(seed, seed + 100):
+    for each in range(seed, seed + 60):
         story = Sought(each)
         middle = story.rng.randint(story.copied + 1, story.end)
         story.seek(story.copied, middle)
@@ -175,7 +175,7 @@ def test_what_replaced_records_that_two_seeks_skipped_is_copied(seed: int) -> No
 def test_elections_while_the_lane_asks_for_epochs(seed: int) -> None:
     """The lane begins again with the next leader: the answers of two leaders may be about two logs."""
     asked = 0
-    for each in range(seed, seed + 100):
+    for each in range(seed, seed + 60):
         story = Sought(each)
         source, rng = story.world.source, story.rng
         true, left = source.parting, [rng.randint(1, 2)]
