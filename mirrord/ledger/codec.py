@@ -8,6 +8,7 @@ record: an older program ignores them, and a newer one fills in the default. A n
 because an older program must not fold past a fact that it does not understand.
 """
 
+from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
@@ -217,7 +218,9 @@ def _is_sound_job(fact: CompactionBegan | JobFact) -> bool:
 
 def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone) -> bool:
     if isinstance(fact, SeekDone):
-        return 0 <= fact.start <= fact.end < _INT64
+        ascend = all(at < later and epoch < following for (at, epoch), (later, following) in pairwise(fact.epochs))
+        within = all(fact.start <= at < fact.end and 0 <= epoch < _INT64 for at, epoch in fact.epochs)
+        return 0 <= fact.start <= fact.end < _INT64 and ascend and within
     if isinstance(fact, Quarantined | QuarantineSkipped):
         letters = -1 <= fact.letters <= fact.end - fact.start and -1 <= fact.letters_at < _INT64
         if not letters:

@@ -1,7 +1,7 @@
 """The seeks of a lane: the source offsets to which operators moved it, and the ranges that it has skipped as a
 result."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +28,13 @@ class Seek(msgspec.Struct, frozen=True, array_like=True):
     -1."""
     epoch: int = -1
     """If the range was skipped: the highest leader epoch that its records can have (`SeekDone.epoch`), or -1."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """If the range was skipped: the leader epochs of its records (`SeekDone.epochs`)."""
+
+    def epoch_before(self, offset: int) -> int:
+        """Return the leader epoch of the last skipped record below this source offset. If it is not known, return the
+        highest one that it can have, or -1."""
+        return max((epoch for at, epoch in self.epochs if at < offset), default=self.epoch)
 
 
 Seeks = tuple[Seek, ...]
@@ -57,15 +64,28 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
-        kept.append(msgspec.structs.replace(carried, start=fact.start, done=True, epoch=fact.epoch))
+        known = {"epoch": fact.epoch, "epochs": fact.epochs}
+        kept.append(msgspec.structs.replace(carried, start=fact.start, done=True, **known))
     return tuple(sorted(kept, key=lambda each: each.end))
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
     """Return only the seeks that end at this source offset or below it. This function is called after the source log
     has been truncated to this offset, because the source then has different records at higher offsets. Commands that
-    the operator gave because of this loss are kept as well (see `accepts_loss`)."""
-    return tuple(each for each in seeks if each.end <= offset or _accepts(each, offset))
+    the operator gave because of this loss are kept as well (see `accepts_loss`).
+
+    A range that was skipped and contains this offset ends there if the epochs of its records are known. The source may
+    have lost more of the range than is known so far, and the epochs show this.
+    """
+    kept = (each if each.end <= offset or _accepts(each, offset) else _below(each, offset) for each in seeks)
+    return tuple(sorted((each for each in kept if each is not None), key=lambda each: each.end))
+
+
+def _below(seek: Seek, offset: int) -> Seek | None:
+    """Return the part of a skipped range below this offset, or None if the epochs of its records are not known."""
+    epochs = tuple(each for each in seek.epochs if each[0] < offset)
+    known = {"end": offset, "epoch": epochs[-1][1], "epochs": epochs} if epochs else None
+    return None if known is None or not seek.done else msgspec.structs.replace(seek, **known)
 
 
 def accepts_loss(seeks: Seeks, offset: int) -> bool:
@@ -86,6 +106,13 @@ def pending(seeks: Seeks) -> Seeks:
 def passed(seeks: Iterable[Seek]) -> list[Seek]:
     """Return the seeks whose ranges were skipped."""
     return [each for each in seeks if each.done]
+
+
+def skipped_epochs(seeks: Iterable[Seek]) -> Iterator[tuple[int, int, int]]:
+    """Yield triples (start, end, leader epoch) of source offsets that were skipped, as far as the epochs are known."""
+    for each in seeks:
+        ends = (*(at for at, _ in each.epochs[1:]), each.end)
+        yield from ((at, end, epoch) for (at, epoch), end in zip(each.epochs, ends, strict=False) if each.done)
 
 
 class Standing(NamedTuple):

@@ -21,6 +21,7 @@ from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.store.job_lease import append_under_current_lease
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget, lab_batch
 from tests.fixtures.ledger import plain
@@ -121,6 +122,9 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
             assert await source.parting(where, 40, before) == (before, 20, leader.epoch)
             assert await source.parting(where, 20, before) == (-1, -1, leader.epoch)
             assert await source.parting(where, 50, after) == (-1, -1, leader.epoch)
+            # This is how the epochs of records that a seek skips are found (`EpochSearch`).
+            assert await source.parting(where, NEVER, after) == (after, 50, leader.epoch)
+            assert await source.parting(where, NEVER, after - 1) == (before, 20, leader.epoch)
 
 
 async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair, two: LabTarget) -> None:

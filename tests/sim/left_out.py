@@ -3,6 +3,7 @@
 from collections.abc import Set as AbstractSet
 
 from mirrord.ledger.facts.core import Reason
+from mirrord.ledger.facts.seeks import SeekDone
 from tests.sim.checks import once_a_check
 from tests.sim.host import LANE
 from tests.sim.world import World
@@ -22,6 +23,22 @@ def filtered(world: World) -> AbstractSet[int]:
 def skipped(world: World) -> AbstractSet[int]:
     """Source offsets that, according to the ledger, were skipped by a command to continue further ahead."""
     return recorded_as(world, "skipped") if world.shape.seeks else frozenset()
+
+
+def skipped_and_there(world: World) -> AbstractSet[int]:
+    """Those of the source offsets that were skipped by a command at which the source still has what it had then. If it
+    has another record there since an unclean election, that record must be copied."""
+    offsets = skipped(world)
+    if not offsets:
+        return offsets
+    source, done = world.source, [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
+    then = {
+        number
+        for fact in done
+        for number in source.shown.get(fact.epoch, source.offset_of)
+        if fact.start <= source.offset_of.get(number, -1) < fact.end
+    }
+    return {offset for offset in offsets if (number := source.at(offset)) is None or number in then}
 
 
 def rejected(world: World, arrived: AbstractSet[int]) -> AbstractSet[int]:

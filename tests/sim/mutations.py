@@ -22,7 +22,6 @@ from mirrord.replication.lane import (
     rebuilding,
     resume_point,
     resuming,
-    seek,
     step,
 )
 from mirrord.replication.lane.dead_letter_signals import ParkAnswer
@@ -51,6 +50,7 @@ from tests.sim import mutations_of_handover as handover
 from tests.sim import mutations_of_host as host
 from tests.sim import mutations_of_rebuilds as rebuilds
 from tests.sim import mutations_of_reuse as reuse
+from tests.sim import mutations_of_seeks as seeks
 from tests.sim import mutations_of_sequences as sequences
 from tests.sim import mutations_of_transactions as beside
 from tests.sim.host import Shape
@@ -331,24 +331,6 @@ def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fast_handoff, "target_answered", lambda *_: [])
 
 
-def _a_seek_is_not_carried_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(seek, "carry_out", lambda _: [])
-
-
-def _the_epoch_of_a_seek_is_not_known(patch: pytest.MonkeyPatch) -> None:
-    true = seek.carry_out
-
-    def carry_out(state: Lane) -> Effects:
-        state.source_epoch = -1
-        return true(state)
-
-    patch.setattr(seek, "carry_out", carry_out)
-
-
-def _copied_records_are_there_before_a_seek(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(truncation, "confirm_before_seek", lambda *_: [])
-
-
 def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SupersededJudge, "see", lambda *_: None)
     _a_removed_record_counts_for_nothing(patch)
@@ -432,11 +414,20 @@ MUTATIONS = (
     Mutation("a loss is recorded", _a_loss_is_not_recorded, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_is_not_recorded, "transactions"),
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
-    Mutation("a seek is carried out", _a_seek_is_not_carried_out, "sought"),
+    Mutation("a seek is carried out", seeks.a_seek_is_not_carried_out, "sought"),
     Mutation(
-        "the source is asked before a seek", _copied_records_are_there_before_a_seek, "sought, whatever the source does"
+        "the source is asked before a seek",
+        seeks.copied_records_are_there_before_a_seek,
+        "sought, whatever the source does",
     ),
-    Mutation("the source is asked about skipped records", _the_epoch_of_a_seek_is_not_known, "sought, old records"),
+    Mutation(
+        "the source is asked about skipped records", seeks.the_epoch_of_a_seek_is_not_known, "sought, old records"
+    ),
+    Mutation(
+        "the epochs of skipped records are recorded",
+        seeks.only_the_highest_epoch_of_a_seek_is_known,
+        "sought, source truncated",
+    ),
     Mutation("only parked records are skipped", _any_word_is_that_it_is_parked, "refused and parked"),
     Mutation("a parked record is not parked again", _parked_at_the_end, "refused and parked"),
     Mutation("a bound decision is not requested again", _what_is_bound_is_asked_again, "policies"),

@@ -100,6 +100,8 @@ class FakeSource:
         """Offsets at which unclean elections truncated the log."""
         self.losses: list[Loss] = []
         """The same, one after the other."""
+        self.shown: dict[int, set[int]] = {}
+        """Leader epoch → numbers of the records that its log had when it was last asked about the epochs in it."""
         self._wanted: list[int] = []
         self._wanted_from: list[SourceBatch] = []
         self._wanted_in: tuple[int, ...] = ()
@@ -221,8 +223,10 @@ class FakeSource:
         self.epochs = [*((epoch, self.start) for epoch in begun[-1:]), *(e for e in self.epochs if e[1] > self.start)]
 
     def elect(self) -> None:
-        """Another leader, which lacks nothing."""
-        self.epochs.append((self.epochs[-1][0] + 1, self.end))
+        """Another leader, which lacks nothing. If the former one has written nothing, no log keeps its epoch
+        (LeaderEpochFileCache.assign)."""
+        epoch = self.epochs[-1][0] + 1
+        self.epochs = [*(each for each in self.epochs if each[1] < self.end), (epoch, self.end)]
 
     def truncate(self, batches: int) -> None:
         """Another leader, which lacks the last batches: the next records have the same offsets."""
@@ -295,6 +299,8 @@ class FakeSource:
 
     def parting(self, position: int, epoch: int) -> tuple[int, int, int]:
         """The same, as (error, epoch, end)."""
+        shown = self.shown.setdefault(self.leader_epoch, set())
+        shown.update(number for batch in self.log for _, number in batch.records)
         if position < self.start:
             return OUT_OF_RANGE, -1, -1
         parts = self.diverging(position, epoch)

@@ -138,7 +138,6 @@ def test_a_seek_after_all_copied_records_were_lost_is_asked_about(seed: int) -> 
     assert _missing(world) == list(range(10))
 
 
-@pytest.mark.xfail(strict=True, reason="the ledger has only an upper bound of the epochs of skipped records")
 @pytest.mark.parametrize("seed", range(3))
 def test_records_of_an_earlier_epoch_that_replaced_skipped_ones_are_copied(seed: int) -> None:
     """LOSS. The new leader has records of an earlier epoch than the skipped ones, at the same offsets. The lane goes

@@ -71,6 +71,9 @@ THEMES: dict[str, Shape] = {
                              faults=("seek", "bounce", "follower-lag", "elect", "learn")),
     "sought, refused and filtered": Shape(seeks=True, poison=True, policies=True, elections=False,
                                           faults=("seek", "decide", "takeover", "disconnect", "ledger")),
+    "sought, source truncated": Shape(seeks=True, truncation=True, elections=False, refusals=False, faults=(
+                                      "seek", "seek", "seek", "source-elect", "source-branch", "source-truncate",
+                                      "takeover")),
     "policies": Shape(policies=True, transactions=True, elections=False, slow_wire=True,
                       faults=("takeover", "disconnect", "ledger")),
     "policies of old records": Shape(record_age_ms=OLD_MS, policies=True, forgetting=True,

@@ -141,7 +141,8 @@ EFFECTS: dict[type, str] = {
         "state drops everything that was recorded earlier for ordinals at or above the lowest ordinal of the new runs: "
         "runs, holes, displaced ordinals and leader epochs. If the lane's proven range (`RangeAudited`) ends above "
         "this ordinal, the proven range is dropped. A `truncated` verdict also drops the seeks, quarantined ranges and "
-        "repairs that reach into the truncated offsets."
+        "repairs that reach into the truncated offsets. A skipped range whose leader epochs are known "
+        "(`SeekDone.epochs`) instead ends where the verdict begins."
     ),
     core.TargetRun: (
         "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above `ordinal`, "

@@ -41,3 +41,8 @@ class SeekDone(Fact, frozen=True, tag="seek_done"):
     epoch: int = -1
     """The source's leader epoch at that time, or -1 if it was not known. The skipped records have this epoch or an
     earlier one."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """Pairs (source offset, leader epoch of the source) in ascending order. The skipped records from this offset onward
+    have this epoch, up to the offset of the next pair. If the source had too many epochs in the range, the records of
+    the first pair may also have earlier epochs. Empty if the epochs were not known.
+    """

@@ -20,7 +20,8 @@ def drop(lane: Lane) -> None:
     lane.ready_bytes = lane.in_flight_bytes = 0
     lane.fetching = False
     lane.history.unconfirmed_chunk = lane.history.left_position = lane.history.asked_before_seek = None
-    lane.history.asked_before_reading = None
+    lane.history.asked_before_reading = lane.history.epoch_search = None
+    lane.history.skipped_epochs = ()
     lane.confirming = False
 
 

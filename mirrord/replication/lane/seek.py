@@ -10,7 +10,7 @@ each holder that takes the lane carries out the command again.
 import msgspec
 
 from mirrord.ledger.facts.seeks import SeekDone
-from mirrord.ledger.seeks import Seeks, pending
+from mirrord.ledger.seeks import Seek, Seeks, pending, skipped_epochs
 from mirrord.ledger.standing_orders import describe_origin
 from mirrord.replication.lane import intake, quarantine
 from mirrord.replication.lane.lane_report import source_offset
@@ -73,7 +73,8 @@ def must_wait(lane: Lane) -> bool:
 def carry_out(lane: Lane) -> Effects:
     """Skip the ranges of the seek commands that are due. The caller ensures that nothing is in flight and that the lane
     is about to copy. Ask first whether the source still has the copied records: later, the lane asks only about the
-    skipped ones (`SeekDone.epoch`), and a log that has these may lack the copied ones."""
+    skipped ones, and a log that has these may lack the copied ones. Then ask for the epochs of the skipped records
+    (`SeekDone.epochs`)."""
     if not lane.seeks or not is_due(lane):
         return []
     order = _due(lane)[-1]
@@ -82,14 +83,26 @@ def carry_out(lane: Lane) -> Effects:
     start, end = lane.position, order.end
     if start < end and lane.source_epoch < 0 and (effects := truncation.ask_leader_epoch(lane, end)):
         return effects
+    search, there = None, max(start, order.log_start)
+    if there < end and lane.source_epoch >= 0:
+        if effects := truncation.ask_skipped_epochs(lane, there, end):
+            return effects
+        if not is_due(lane):
+            return []  # the source log ends below `end` by now
+        search = lane.history.epoch_search
     lane.seeks = tuple(each for each in lane.seeks if each.end > end)
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
-    done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch)
+    epochs = search.found if search is not None else ()
+    done = SeekDone(lane.id, lane.grant, start, end, lane.source_epoch, epochs)
     line = f"source offsets [{start}, {end}) are skipped {describe_origin(order.origin)}"
+    if search is not None and search.is_cut:
+        line += "; the source has so many leader epochs that the ledger does not contain all of theirs"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
     if lane.source_epoch >= 0:
-        lane.history.left_position = (end, lane.source_epoch)
+        skipped = Seek(start, end, order.log_start, order.origin, done=True, epoch=lane.source_epoch, epochs=epochs)
+        lane.history.left_position = (end, skipped.epoch_before(end))
+        lane.history.skipped_epochs += tuple(skipped_epochs((skipped,)))
     extended = [
         msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each
         for each in effects

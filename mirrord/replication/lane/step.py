@@ -278,7 +278,7 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
     """Continue with what was kept until the source confirmed that it still has the copied records: a chunk, or a
     command to seek ahead."""
-    if not lane.history.source_confirmed or not lane.is_copying:
+    if not lane.history.source_confirmed or lane.history.asked_before_seek is not None or not lane.is_copying:
         return effects
     if lane.history.unconfirmed_chunk is None:
         return effects + seek.carry_out(lane) + truncation.begin_to_read(lane)

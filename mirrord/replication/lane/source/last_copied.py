@@ -16,6 +16,7 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets, highest_copied, ordinal_of
 from mirrord.replication.lane.source.declared_runs import mended_until
+from mirrord.replication.lane.source.left_out_epochs import passed_epochs
 from mirrord.replication.lane.source.offsets_of_epochs import offsets_of_epochs, replaced_from
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
@@ -104,17 +105,21 @@ def last_below(lane: Lane, end: int, position: int) -> tuple[int, int] | None:
 def _with_left_out(record: LaneRecord, known: tuple[int, int] | None, below: int) -> tuple[int, int] | None:
     """Return the last record whose epoch is known: either `known`, or a record below the source offset `below` that was
     copied and is omitted now, that the target has refused, or that was skipped on an operator command. The result is
-    the source offset after the record, and its epoch. Of skipped records, only the highest possible epoch is known. The
-    broker's answer about this epoch nevertheless shows whether its log still has them.
+    the source offset after the record, and its epoch. Of skipped records, only the highest possible epoch may be known.
+    In most cases, the broker's answer about this epoch nevertheless shows whether its log still has them.
 
     The epochs in a log are in ascending order, so the source has replaced a refused or skipped record that has a lower
     epoch than `known`.
     """
-    left_out = [(min(end, below), epoch) for start, end, epoch in record.left_out_epochs if start < below]
-    skipped = (each for each in record.quarantine if each.skipped is not None and each.start < below)
     lowest = 0 if known is None else known[1]
-    sought = (each for each in record.seeks if each.done and each.start < below)
-    left_out += [(min(each.end, below), each.epoch) for each in (*skipped, *sought) if each.epoch >= lowest]
+    left_out = [(min(end, below), epoch) for start, end, epoch in record.left_out_epochs if start < below]
+    left_out += [
+        (min(each.end, below), each.epoch)
+        for each in record.quarantine
+        if each.skipped is not None and each.start < below and each.epoch >= lowest
+    ]
+    sought = ((min(each.end, below), each) for each in record.seeks if each.done and each.start < below)
+    left_out += [(end, epoch) for end, each in sought if (epoch := each.epoch_before(end)) >= lowest]
     return max([*left_out, *([known] if known is not None else [])], default=None)
 
 
@@ -249,7 +254,8 @@ def first_lost(lane: Lane, start: int, end: int) -> int:
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
-    """Return the source offset at which a source log diverges from the copied records. Omitted records count as well.
+    """Return the source offset at which a source log diverges from the copied records. Omitted and skipped records
+    count as well.
 
     `epoch` and `end` are the source broker's answer: the highest epoch in its log that is not above the requested
     epoch, and the offset at which that epoch ends. Therefore, if records of a higher epoch were copied, that log does
@@ -261,8 +267,14 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     runs = record.source_runs
     ordinals = (runs.at(0).ordinal, lane.next_ordinal) if runs else (0, 0)
     copied = offsets_of_epochs(record, record.epochs, *ordinals)
-    left_out = ((at, known) for at, _, known in record.left_out_epochs)
+    left_out = ((at, known) for at, _, known in passed(lane))
     return min([start, *(at for at, known in (*copied, *left_out) if known > epoch)])
+
+
+def passed(lane: Lane) -> list[tuple[int, int, int]]:
+    """Return the `passed_epochs`. They include those of a seek that has not taken effect in the ledger yet."""
+    known = passed_epochs(lane.record) if lane.record is not None else ()
+    return [*known, *lane.history.skipped_epochs]
 
 
 def before(lane: Lane, offset: int) -> int:

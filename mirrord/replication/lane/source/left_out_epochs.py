@@ -1,5 +1,5 @@
 """Keeps the leader epochs of source records that the lane has copied, that the target has lost, and that are not copied
-again.
+again. Records that were skipped on operator commands are similar: their epochs are kept with the seeks.
 
 The plan for copying lost records again assigns the ordinals of these records to others, so the ledger no longer has
 their epochs by ordinal. If the source then loses the same records, only their epochs show that it has others at their
@@ -9,6 +9,7 @@ offsets. The ledger therefore keeps these epochs by source offset (`VerdictGiven
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from mirrord.ledger.seeks import skipped_epochs
 from mirrord.model.intervals import uncovered, within
 from mirrord.replication.lane.lane_record import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
@@ -40,17 +41,23 @@ def of_left_out(
     return tuple(found)
 
 
+def passed_epochs(record: LaneRecord) -> list[tuple[int, int, int]]:
+    """Return triples (start, end, epoch) of source offsets whose records have no ordinals, although their epochs are
+    known: left-out records, and records that were skipped on operator commands."""
+    return [*record.left_out_epochs, *skipped_epochs(record.seeks)]
+
+
 def behind_earlier(record: LaneRecord, offset: int, epoch: int) -> int:
-    """Return the source offset after the last left-out record before `offset` that has an earlier epoch than `epoch`.
-    Return 0 if there is none."""
-    return max((end for _, end, known in record.left_out_epochs if end <= offset and known < epoch), default=0)
+    """Return the source offset after the last record of `passed_epochs` before `offset` that has an earlier epoch than
+    `epoch`. Return 0 if there is none."""
+    return max((end for _, end, known in passed_epochs(record) if end <= offset and known < epoch), default=0)
 
 
 def among(record: LaneRecord, known: Sequence[tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """Add the epochs of left-out records below the source offset `end` to the pairs (source offset, epoch) in `known`,
-    which are in ascending order. Epochs that do not ascend with those of copied records are not added. If the epoch of
+    """Add the `passed_epochs` below the source offset `end` to the pairs (source offset, epoch) in `known`, which are
+    in ascending order. Epochs that do not ascend with those of copied records are not added. If the epoch of
     a copied record is not known, none is added."""
-    added = [(start, epoch) for start, _, epoch in record.left_out_epochs if start < end]
+    added = [(start, epoch) for start, _, epoch in passed_epochs(record) if start < end]
     if not added or any(epoch < 0 for _, epoch in known):
         return list(known)
     found: list[tuple[int, int]] = []

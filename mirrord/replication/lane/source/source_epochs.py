@@ -19,8 +19,8 @@ from mirrord.replication.lane.source.copied_pieces import (
     with_unknown,
 )
 from mirrord.replication.lane.source.declared_runs import continues_at, mended_until, rest
-from mirrord.replication.lane.source.last_copied import judged_from, last_copied
-from mirrord.replication.lane.source.left_out_epochs import among, behind_earlier
+from mirrord.replication.lane.source.last_copied import judged_from, last_below, last_copied
+from mirrord.replication.lane.source.left_out_epochs import among, behind_earlier, passed_epochs
 from mirrord.replication.lane.source.offsets_of_epochs import is_unknown_at, offsets_of_epochs, unknown_ordinals
 from mirrord.replication.lane.source.recorded_epochs import (
     UNKNOWN,
@@ -209,8 +209,8 @@ def _seed(lane: Lane, epochs: Epochs, ordinal: int) -> None:
 
 
 def _is_later_copied(lane: Lane, record: LaneRecord) -> bool:
-    """Return whether, according to the ledger, a record that was copied from a source offset below the lane's position
-    has a later epoch than the record before the position.
+    """Return whether, according to the ledger, a record that was copied from a source offset below the lane's position,
+    or skipped there, has a later epoch than the record before the position.
 
     This happens if the epoch of the record before the position was read when the map was rebuilt. The epochs in a log
     are in ascending order, so the source has since lost the copied record, and the ledger does not say so yet. A fetch
@@ -218,7 +218,8 @@ def _is_later_copied(lane: Lane, record: LaneRecord) -> bool:
     """
     before = lane.seen.before(lane.position)
     copied = offsets_of_epochs(record, record.epochs, record.source_runs.at(0).ordinal, lane.resume_ordinal)
-    return before >= 0 and any(offset < lane.position and epoch > before for offset, epoch in copied)
+    passed = ((offset, epoch) for offset, _, epoch in passed_epochs(record))
+    return before >= 0 and any(offset < lane.position and epoch > before for offset, epoch in (*copied, *passed))
 
 
 def _by_offset(record: LaneRecord, epochs: Epochs, end: int) -> list[tuple[int, int]]:
@@ -413,14 +414,20 @@ def leap(lane: Lane, to: int, epoch: int) -> None:
 
 def go_back(lane: Lane, to: int) -> None:
     """Continue at the lower source offset `to`, because the source has lost the records from there on, or may have lost
-    them."""
+    them.
+
+    If the last copied or skipped record before `to` has another epoch than the one that is known for this offset, a
+    rebuild has read that epoch, or it is that of an earlier record. A fetch with it would not show whether the source
+    still has the last record, so the source is asked."""
     record = lane.record
     lane.seen.truncate(to)
     lane.position = to
     if record is not None and lane.seen.before(to) < 0:
         _seed(lane, record.epochs, lane.next_ordinal)
         lane.seen.truncate(to)  # the ledger does not say yet that the source has lost the record at this offset
-    lane.epoch = lane.history.recorded_epoch = lane.seen.before(to)  # negative if it is not known
+    last, before = last_below(lane, lane.next_ordinal, to), lane.seen.before(to)
+    lane.epoch = before if last is None or last[1] == before else UNKNOWN
+    lane.history.recorded_epoch = lane.epoch
     lane.history.recorded_epoch_since, lane.history.expected_epochs = lane.next_ordinal, ()
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from mirrord.replication.lane.signals import Chunk
+from mirrord.replication.lane.source.epoch_search import EpochSearch
 
 
 @dataclass(slots=True)
@@ -43,6 +44,11 @@ class SourceHistory:
     epoch_asked_in: int = -1
     """The round in which the lane has asked for the source's leader epoch before a seek, because no other answer
     contained it."""
+    epoch_search: EpochSearch | None = None
+    """Set while the lane asks for the leader epochs of the records that a seek is to skip, and until the seek is
+    carried out."""
+    skipped_epochs: tuple[tuple[int, int, int], ...] = ()
+    """Triples (start, end, epoch) of the source offsets that a seek has skipped in this round."""
     asked_before_reading: tuple[int, int] | None = None
     """The same while the source is asked before the first fetch of a round, because the fetch will carry no epoch."""
     divergence_question: int = -1
@@ -53,8 +59,8 @@ class SourceHistory:
     source is asked whether it still has the copied records."""
     left_position: tuple[int, int] | None = None
     """The position that the lane had before it skipped ahead in this round, and the epoch of the last batch before that
-    position. After a seek on an operator command, the position after the skipped records, and their highest possible
-    epoch (`SeekDone.epoch`)."""
+    position. After a seek on an operator command, the position after the skipped records, and the epoch of the last one
+    of them. If this epoch is not known, the highest one that it can be (`SeekDone.epoch`)."""
     short_end: int = -1
     """Where the source log ended when this was below the lane's position, although the lane did not know the epoch of
     the record before its position. -1 if the lane does not have to go back because of this."""

@@ -27,6 +27,7 @@ from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
 from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs
 from mirrord.replication.lane.source.copied_pieces import highest_copied
+from mirrord.replication.lane.source.epoch_search import EpochSearch
 from mirrord.replication.lane.source.left_out_ranges import left_out
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, position_rewind
@@ -277,10 +278,8 @@ def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
     cannot be asked. The lane has then halted because the source log ended at this offset, and it goes back to it.
     """
     record = lane.record
-    if not lane.history.source_confirmed:
-        known = (lane.position, lane.epoch) if lane.epoch >= 0 else last_copied.read_until(lane)
-        if known is not None:
-            return _ask_before_seek(lane, known)
+    if not lane.history.source_confirmed and (known := _copied_before_seek(lane)) is not None:
+        return _ask_before_seek(lane, known)
     if not 0 <= lost_from < lane.position or lane.epoch >= 0 or record is None:
         return []
     last = highest_copied(record, 0, lane.next_ordinal, lane.position)
@@ -294,6 +293,10 @@ def confirm_before_seek(lane: Lane, lost_from: int) -> Effects:
     return []
 
 
+def _copied_before_seek(lane: Lane) -> tuple[int, int] | None:
+    return (lane.position, lane.epoch) if lane.epoch >= 0 else last_copied.read_until(lane)
+
+
 def ask_leader_epoch(lane: Lane, end: int) -> Effects:
     """Ask for the source's leader epoch before the lane seeks ahead to the offset `end`, because there was no copied
     record to ask about, or the source has deleted it. Return no effects if the lane has asked in this round already:
@@ -302,6 +305,15 @@ def ask_leader_epoch(lane: Lane, end: int) -> Effects:
         return []
     lane.history.epoch_asked_in = lane.round
     return _ask_before_seek(lane, (end, recorded_epochs.UNKNOWN))
+
+
+def ask_skipped_epochs(lane: Lane, start: int, end: int) -> Effects:
+    """Ask for the leader epochs of the records at the source offsets [start, end) before the lane skips them. Return no
+    effects once the answers are known (`SourceHistory.epoch_search`)."""
+    search = lane.history.epoch_search
+    if search is None or (search.start, search.end) != (start, end):
+        search = lane.history.epoch_search = EpochSearch(start, end, lane.source_epoch)
+    return [] if search.is_done else _ask_before_seek(lane, search.question)
 
 
 def _ask_before_seek(lane: Lane, known: tuple[int, int]) -> Effects:
@@ -313,14 +325,31 @@ def _ask_before_seek(lane: Lane, known: tuple[int, int]) -> Effects:
 def _seek_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
     """Handle the answer to the question of `confirm_before_seek`. If the source still has the copied records, the lane
     seeks ahead (see `lane.step`)."""
-    known = lane.history.asked_before_seek
+    known, search = lane.history.asked_before_seek, lane.history.epoch_search
     if known is None or answer.error not in {NONE, OUT_OF_RANGE}:
         return _ask_later(lane, now)
     lane.history.asked_before_seek, lane.fetching = None, False
+    if search is not None and known == search.question:
+        return _search_answered(lane, search, answer)
     lost = _handle_loss(lane, now, answer, known[0])
     if lost is not None:
         return lost
     lane.history.source_confirmed = True
+    return []
+
+
+def _search_answered(lane: Lane, search: EpochSearch, answer: DivergenceAnswer) -> Effects:
+    """Handle the answer to a request of `ask_skipped_epochs`. If another leader has answered, its log may be a
+    different one. The lane then begins again, and first asks whether the source still has the copied records."""
+    if answer.error == NONE and answer.leader_epoch != search.leader_epoch:
+        lane.history.epoch_search, lane.history.epoch_asked_in = None, -1
+        known = _copied_before_seek(lane)
+        lane.history.source_confirmed = known is None
+        return [] if known is None else _ask_before_seek(lane, known)
+    lane.source_epoch = search.leader_epoch
+    lane.history.epoch_search = search = search.after(answer)
+    if 0 <= search.log_end < search.end:
+        lane.source_end = search.log_end  # the records that were to be skipped do not exist yet
     return []
 
 
@@ -413,16 +442,15 @@ def _compare_again(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, log: tuple[int, int], until: int) -> int:
-    """Return the source offset of the first lost record that was copied, that the target has refused, or that is left
-    out now. It may be above `start`, the offset to which the lane goes back.
+    """Return the source offset of the first lost record that was copied, that the target has refused, that is left out
+    now, or that was skipped on an operator command. It may be above `start`, the offset to which the lane goes back.
 
     The `truncated` verdict ends the decisions to skip refused records from this offset onward, so that the new records
     in their places are copied. A decision on a record that the source still has stays in effect.
     """
     parked = lane.record.quarantine if lane.record is not None else ()
     refused = (max(each.start, start) for each in parked if each.end > start and each.epoch > log[0])
-    known = lane.record.left_out_epochs if lane.record is not None else ()
-    passed = (max(at, start) for at, end, epoch in known if end > start and epoch > log[0])
+    passed = (max(at, start) for at, end, epoch in last_copied.passed(lane) if end > start and epoch > log[0])
     return min([last_copied.first_lost(lane, start, log[1]), until, *refused, *passed])
 
 
@@ -446,6 +474,7 @@ def _go_back(lane: Lane, start: int, gone: Verdict, what: str) -> Effects:
     lane.left_out = [each for each in left_out(lane.record, start) if each.end <= gone.start] if lane.record else []
     lane.log.lost_below = None
     lane.history.source_confirmed, lane.history.left_position, lane.history.short_end = False, None, -1
+    lane.history.skipped_epochs = ()
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     rewound = position_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))

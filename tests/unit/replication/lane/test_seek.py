@@ -30,6 +30,7 @@ from mirrord.model.names import TopicPartition
 from mirrord.model.runs import Run
 from mirrord.operations import flow_lookup, seek_preview
 from mirrord.operations.status_report import LedgerView
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -90,22 +91,91 @@ def resume(lane: Lane, end: int = 0) -> Effects:
 
 @pytest.mark.parametrize(("error", "epoch"), [(0, 3), (ErrorCode.OFFSET_OUT_OF_RANGE, -1)])
 def test_a_lane_with_nothing_in_flight_continues_there(error: int, epoch: int) -> None:
-    """It has copied nothing, so it asks for the source's leader epoch only."""
+    """It has copied nothing, so it asks only for the source's leader epoch, and for those of the skipped records."""
     lane, _ = copying()
     lane.source_end = 9
     assert any(isinstance(each, AskEnd) for each in give(lane, 7, log_start=2))
     (ask,) = [each for each in resume(lane) if isinstance(each, AskDivergence)]
     assert (ask.position, ask.epoch) == (7, -1)
     effects = step(lane, 0.0, DivergenceAnswer(ask.question, error, leader_epoch=epoch))
+    for asked_for, found in ((3, (3, 9)), (2, (1, 4)), (0, (0, 2))) if epoch >= 0 else ():
+        (ask,) = [each for each in effects if isinstance(each, AskDivergence)]
+        assert (ask.position, ask.epoch) == (NEVER, asked_for)
+        effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, *found, epoch))
     verdicts = (Verdict(0, 2, "expired"), Verdict(2, 7, "skipped"))
     assert facts_in(effects) == [
-        SeekDone(lane.id, lane.grant, 0, 7, epoch),
+        SeekDone(lane.id, lane.grant, 0, 7, epoch, ((2, 1), (4, 3)) if epoch >= 0 else ()),
         SourceRun(lane.id, lane.grant, (Run(0, 7),), verdicts, ((0, -1),)),
     ]
     assert any(isinstance(each, FetchFrom if epoch < 0 else AskDivergence) for each in effects)
     assert lane.position == 7
     (line,) = [each.line for each in effects if isinstance(each, Lost)]
     assert line.startswith("orders-0: source offsets [0, 7) are skipped by ada@host at ")
+
+
+def asked_for_epochs(lane: Lane, effects: Effects, epoch: int = 3) -> AskDivergence:
+    """The source's leader epoch is known, and the lane asks for those of the skipped records."""
+    (ask,) = [each for each in effects if isinstance(each, AskDivergence)]
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, leader_epoch=epoch))
+    (ask,) = [each for each in effects if isinstance(each, AskDivergence)]
+    assert (ask.position, ask.epoch) == (NEVER, epoch)
+    return ask
+
+
+def test_a_source_that_does_not_tell_its_epochs() -> None:
+    """An older broker does not look at the epoch in a fetch, and the position is above its log."""
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7)
+    ask = asked_for_epochs(lane, resume(lane))
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert facts_in(effects)[0] == SeekDone(lane.id, lane.grant, 0, 7, 3)
+
+
+def test_a_question_about_epochs_that_fails_is_repeated() -> None:
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7)
+    ask = asked_for_epochs(lane, resume(lane))
+    (wake,) = step(lane, 0.0, DivergenceAnswer(ask.question, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert isinstance(wake, Wake)
+    (again,) = step(lane, wake.at, Woken(wake.question))
+    assert isinstance(again, AskDivergence)
+    assert (again.position, again.epoch) == (NEVER, 3)
+
+
+def test_another_leader_is_asked_from_the_beginning() -> None:
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7)
+    ask = asked_for_epochs(lane, resume(lane))
+    (ask,) = step(lane, 0.0, DivergenceAnswer(ask.question, 0, 3, 9, 3))
+    assert isinstance(ask, AskDivergence)
+    (ask,) = step(lane, 0.0, DivergenceAnswer(ask.question, 0, 2, 4, 5))  # the log of epoch 3 may have been another one
+    assert isinstance(ask, AskDivergence)
+    assert (ask.position, ask.epoch) == (NEVER, 5)
+
+
+def test_records_that_the_source_has_lost_before_they_are_skipped() -> None:
+    """The command waits until the source has grown to its end again."""
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7)
+    ask = asked_for_epochs(lane, resume(lane))
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, 3, 6, 3))
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert (fetch.position, facts_in(effects), [each.end for each in lane.seeks]) == (0, [], [7])
+    assert lane.source_end == 6
+
+
+def test_a_range_of_which_the_source_has_deleted_all_records() -> None:
+    """Nothing is left whose epochs could matter."""
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7, log_start=7)
+    (ask,) = [each for each in resume(lane) if isinstance(each, AskDivergence)]
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, leader_epoch=3))
+    assert facts_in(effects)[0] == SeekDone(lane.id, lane.grant, 0, 7, 3)
 
 
 def test_a_seek_waits_for_batches_in_flight() -> None:

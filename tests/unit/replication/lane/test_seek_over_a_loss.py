@@ -12,6 +12,7 @@ from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.seeks import Seek, accepts_loss, cut, sought
 from mirrord.model.errors import ConfigError
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AskCheck,
@@ -69,10 +70,15 @@ def told(play: Faulty, effects: Effects) -> Effects:
 
 
 def answer(play: Faulty, effects: Effects, start: int = -1, error: int = 0) -> Effects:
-    """The source says whether it has lost offsets from `start` on."""
+    """The source says whether it has lost offsets from `start` on. Its leader epoch 1 begins below all that is
+    skipped."""
     asked = one(effects, AskDivergence)
     diverging = 0 if start >= 0 else -1
-    return told(play, play.tell(DivergenceAnswer(asked.question, error, diverging, start, -1 if error else 1)))
+    effects = told(play, play.tell(DivergenceAnswer(asked.question, error, diverging, start, -1 if error else 1)))
+    while searches := [each for each in effects if isinstance(each, AskDivergence) and each.position == NEVER]:
+        found = (1, 100) if searches[0].epoch else (0, 7)
+        effects = told(play, play.tell(DivergenceAnswer(searches[0].question, 0, *found, 1)))
+    return effects
 
 
 def verdicts(play: Faulty) -> list[Verdict]:
@@ -88,7 +94,7 @@ def test_the_records_at_the_lost_offsets_are_named() -> None:
     effects = answer(play, resume(play))
     assert verdicts(play) == [TRUNCATED, SKIPPED]
     assert play.record.halted is None
-    assert play.record.seeks == (Seek(7, 13, 0, ADA, done=True, lost_from=7, epoch=1),)
+    assert play.record.seeks == (Seek(7, 13, 0, ADA, done=True, lost_from=7, epoch=1, epochs=((7, 1),)),)
     effects = answer(play, effects)
     assert (one(effects, FetchFrom).position, play.record.source_runs.offset_of(10)) == (13, 13)
     # The lane continues, and does not find the same loss again.
