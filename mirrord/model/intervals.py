@@ -45,6 +45,13 @@ def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
         yield max(start, begin), min(behind, end)
 
 
+def contains(parts: Sequence[Interval], offset: int) -> bool:
+    """Return whether one of the ranges in `parts` contains the offset. The ranges must be in ascending order and must
+    not overlap."""
+    at = bisect_right(parts, offset, key=lambda part: part[0]) - 1
+    return at >= 0 and offset < parts[at][1]
+
+
 def ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Combine offsets in ascending order into as few ranges as possible. The end of each range is exclusive."""
     found: list[tuple[int, int]] = []

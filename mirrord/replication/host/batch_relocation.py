@@ -17,7 +17,7 @@ from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, Header
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.intervals import Interval, ranges
+from mirrord.model.intervals import Interval, joined, ranges, within
 from mirrord.replication.host.newer_copies import newer_copies
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
@@ -127,7 +127,9 @@ class BatchRelocation:
         if may_be_cleaned and located.missing:
             sides = (self._source, self._source_partition), (self._target, self._target_partition)
             try:
-                newer = await newer_copies(*sides, record, wanted, located)
+                copied = joined([*covered, *rebuilt_verdicts.placed(wanted.first, own, located)])
+                readable = tuple(within((0, searched.end), copied))
+                newer = await newer_copies(*sides, record, wanted, located, readable)
             except ValueError as why:
                 return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
             located, unclear = without_superseded(located, newer.superseded), tuple(newer.unclear)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Reason, Verdict
-from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
+from mirrord.model.intervals import Interval, contains, joined, ranges, uncovered, within
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
@@ -167,7 +167,7 @@ def open_ordinals(record: LaneRecord, unread_from: int = -1) -> Callable[[int], 
         return offset is not None and is_truncated(record, ordinal, offset)
 
     return lambda ordinal: (
-        regiven <= ordinal < until or ordinal >= unread or _within(holes, ordinal) or is_lost(ordinal)
+        regiven <= ordinal < until or ordinal >= unread or contains(holes, ordinal) or is_lost(ordinal)
     )
 
 
@@ -279,7 +279,7 @@ def locate(
     counts = Counter(offset for _, offset in placed)
     removed = {batch.first + at for batch in standing for at, content in enumerate(batch.contents) if content is None}
     there = Counter(offset for ordinal, offset in placed if ordinal not in removed)
-    twice = {offset for offset, count in there.items() if count > 1 or _within(covered, offset)}
+    twice = {offset for offset, count in there.items() if count > 1 or contains(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     # An undetermined record may be any source record up to `furthest`. Source records up to that offset that were never
     # copied therefore count as missing. A run may also contain offsets that the source does not have yet. The records
@@ -288,14 +288,14 @@ def locate(
     furthest = min(max(ledger.explained - 1, max(open_offsets, default=-1)), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
-    missing = ranges(offset for offset in lacking if not _within(covered, offset))
+    missing = ranges(offset for offset in lacking if not contains(covered, offset))
     doubled = ranges(sorted(twice))
     runs = Runs()
     for ordinal, offset in placed:
         runs.add(ordinal, offset)
     left_out = tuple(Verdict(each.start, each.end, each.left_out) for each in originals if each.left_out is not None)
     absent = (offset is None for batch in found for offset in batch)
-    gone = ranges(at for at, is_absent in zip(ordinals, absent, strict=True) if is_absent and not _within(left, at))
+    gone = ranges(at for at, is_absent in zip(ordinals, absent, strict=True) if is_absent and not contains(left, at))
     return Located(tuple(runs), doubled, missing, top + 1, _epochs(originals), left, gone, left_out)
 
 
@@ -369,7 +369,7 @@ def _confirmed(
     """Add the offsets of records that the source no longer has, if a comparison has confirmed them."""
     offsets: list[int | None] = []
     for ordinal, offset in enumerate(found, batch.first):
-        is_known = offset is None and _within(ledger.confirmed, ordinal) and not ledger.opens(ordinal)
+        is_known = offset is None and contains(ledger.confirmed, ordinal) and not ledger.opens(ordinal)
         named = ledger.named(ordinal) if is_known and batch.contents[ordinal - batch.first] is not None else None
         offsets.append(offset if named is None or source.has(named) else named)
     return offsets
@@ -431,7 +431,7 @@ def _contradicts(source: _Source, ordinals: Sequence[int], ledger: LedgerAnswers
     not. More than one record may have been sent under an ordinal for which `LedgerAnswers.opens` is true."""
     for ordinal in ordinals:
         offset = ledger.named(ordinal)
-        if not ledger.opens(ordinal) and (offset is None or source.has(offset) or _within(source.uncopied, offset)):
+        if not ledger.opens(ordinal) and (offset is None or source.has(offset) or contains(source.uncopied, offset)):
             return True
     return False
 
@@ -458,13 +458,8 @@ def _named_between(
             return None, f"more than one record may have been sent under ordinal {ordinal}"
         if not last < offset < end:
             return None, f"source offset {offset} of ordinal {ordinal} in the ledger is not between {last} and {end}"
-        if source.has(offset) or _within(source.uncopied, offset):
+        if source.has(offset) or contains(source.uncopied, offset):
             return None, f"the source has another record at offset {offset}, which the ledger has for ordinal {ordinal}"
         offsets.append(offset)
         last = offset
     return offsets, ""
-
-
-def _within(ranges: Sequence[Interval], offset: int) -> bool:
-    at = bisect_right(ranges, offset, key=lambda each: each[0]) - 1
-    return at >= 0 and offset < ranges[at][1]

@@ -270,3 +270,24 @@ def test_records_of_other_clients_that_cannot_be_read_are_a_reason(monkeypatch: 
     first = min(source.offset_of)
     answer = relocated(source, (first + 1, first + 2), is_compacted=True)
     assert (answer.located, answer.trouble) == (None, "a batch is too large")
+
+
+async def test_an_older_value_is_not_copied_after_a_tombstone_that_the_cleaner_has_removed() -> None:
+    """STALE VALUE. The target's cleaner has removed the value at offset 1 and the tombstone at offset 2, both with the
+    key j. The neighbors of the tombstone show its place, but nothing shows the place of the value. The value was copied
+    again, so the target had a key that the source has deleted."""
+    source = FakeLog([written(0, "a"), written(1, "j"), written(2, "jd")], 4, 4)
+    target = FakeLog([written(0, "a-", producer=(PRODUCER, 0)), written(2, "-d", producer=(PRODUCER, 2))], 4, 4)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    sides = as_any(source), as_any(target), PARTITION, PARTITION
+    search = BatchRelocation(*sides, as_any(Ends(source)), None, read_committed=True)
+
+    async def compacts() -> bool:
+        return True
+
+    answer = await search.run(play.record, AskRebuild(1, PRODUCER, 0, 0, 4), compacts, compacts)
+    located = answer.located
+    assert located is not None, answer.trouble
+    assert (located.open, located.missing, located.next_offset) == (((1, 2),), (), 4)
+    assert located.left_out == (Verdict(1, 2, "compacted"),)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirrord.ledger.facts.core import SourceRun
+from mirrord.ledger.facts.core import HoleFound, SourceRun
+from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from mirrord.replication.host.newer_copies import NewerCopies, newer_copies
 from mirrord.replication.lane.signals import AskRebuild
@@ -25,14 +26,16 @@ async def found(
     first: int = 0,
     start: int = 0,
     log_start: int = 0,
+    copied: tuple[Interval, ...] = (),
+    holes: tuple[HoleFound, ...] = (),
 ) -> NewerCopies:
     """The ledger maps each ordinal below `first` to the source offset 100 higher."""
     play = Play.opened()
-    play.fold(SourceRun(LANE, 1, (Run(0, 100),)))
+    play.fold(SourceRun(LANE, 1, (Run(0, 100),)), *holes)
     originals, copies = FakeLog(list(source), 200, 200), FakeLog(list(target), 200, 200, begin=log_start)
     wanted = AskRebuild(1, PRODUCER, first, start, 200, log_start=log_start)
     sides = ((as_any(each), PARTITION) for each in (originals, copies))
-    return await newer_copies(*sides, record=play.record, wanted=wanted, located=located)
+    return await newer_copies(*sides, record=play.record, wanted=wanted, located=located, copied=copied)
 
 
 def own(offset: int, keys: str, ordinal: int) -> ReadBatch:
@@ -78,3 +81,20 @@ async def test_records_that_were_copied_again_later_may_be_anywhere(
 
 async def test_records_without_a_key_are_copied() -> None:
     assert await found([written(5, "-")], [written(3, "a")], Located((), (), ((5, 6),), 9)) == NewerCopies()
+
+
+async def test_a_copied_record_may_be_newer_although_the_cleaner_has_removed_it() -> None:
+    """STALE VALUE. The target's cleaner has removed the tombstones of a and b at the offsets 7 and 8. It cannot have
+    removed one that the lane has not copied."""
+    located = Located((), (), ((5, 6), (9, 10)), 10)
+    source = [written(4, "a"), written(5, "a"), written(6, "b"), written(7, "abb")]
+    assert await found(source, [], located, copied=((4, 5), (7, 9))) == NewerCopies(((5, 6),))
+    assert await found(source, [], located, copied=((4, 5), (8, 9))) == NewerCopies()
+
+
+async def test_the_ledgers_offset_of_an_unknown_record_does_not_count() -> None:
+    """LOSS. Ordinal 3 has the offset 103 in the ledger, but a former rebuild could not determine its record."""
+    unknown = (HoleFound(LANE, 1, 3, 3, 4, 4),)
+    where = {"first": 4, "start": 9, "log_start": 2}
+    located = Located((), (), ((102, 103),), 110)
+    assert await found([written(102, "a")], [own(3, "a", 3)], located, **where, holes=unknown) == NewerCopies()
