@@ -120,20 +120,30 @@ class BatchRelocation:
         located = msgspec.structs.replace(located, source_start=begin)
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
-        # The log cleaner has been there, even if the topic is no longer compacted.
-        is_cleaned = any(content is None for batch in standing for content in batch.contents)
-        may_be_cleaned = await compacts() is not False or is_cleaned
-        unclear: tuple[Interval, ...] = ()
-        if may_be_cleaned and located.missing:
-            sides = (self._source, self._source_partition), (self._target, self._target_partition)
-            try:
-                copied = joined([*covered, *rebuilt_verdicts.placed(wanted.first, own, located)])
-                readable = tuple(within((0, searched.end), copied))
-                newer = await newer_copies(*sides, record, wanted, located, readable)
-            except ValueError as why:
-                return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
-            located, unclear = without_superseded(located, newer.superseded), tuple(newer.unclear)
-        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned, unclear=unclear)
+        may_be_compacted = await compacts() is not False
+        copied = joined([*covered, *rebuilt_verdicts.placed(wanted.first, own, located)])
+        readable = tuple(within((0, searched.end), copied))
+        try:
+            located, unclear = await self._looked_up(record, wanted, located, readable, may_be_compacted)
+        except ValueError as why:
+            return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_compacted, unclear=unclear)
+
+    async def _looked_up(
+        self, record: LaneRecord, wanted: AskRebuild, located: Located, copied: Sequence[Interval], compacts: bool
+    ) -> tuple[Located, tuple[Interval, ...]]:
+        """Return the result of the search without the missing records that must not be copied again. Also return the
+        missing records for which this is not known. `copied` is described in `newer_copies`, which also raises the
+        errors. If the topic is no longer compacted, its cleaner explains only the gaps that it has left."""
+        missing = located.missing
+        if not compacts:
+            missing = tuple(part for whole in missing for part in within(whole, located.cleaned))
+        if not missing:
+            return located, ()
+        sides = (self._source, self._source_partition), (self._target, self._target_partition)
+        sought = msgspec.structs.replace(located, missing=missing)
+        newer = await newer_copies(*sides, record, wanted, sought, copied)
+        return without_superseded(located, newer.superseded), tuple(newer.unclear)
 
     async def _stable_end(
         self, record: LaneRecord, ordinals: tuple[int, int], copied_end: int, end: int, compacts: Compacts
