@@ -95,6 +95,6 @@ async def test_a_copied_record_may_be_newer_although_the_cleaner_has_removed_it(
 async def test_the_ledgers_offset_of_an_unknown_record_does_not_count() -> None:
     """LOSS. Ordinal 3 has the offset 103 in the ledger, but a former rebuild could not determine its record."""
     unknown = (HoleFound(LANE, 1, 3, 3, 4, 4),)
-    where = {"first": 4, "start": 9, "log_start": 2}
     located = Located((), (), ((102, 103),), 110)
-    assert await found([written(102, "a")], [own(3, "a", 3)], located, **where, holes=unknown) == NewerCopies()
+    source, target = [written(102, "a")], [own(3, "a", 3)]
+    assert await found(source, target, located, first=4, start=9, log_start=2, holes=unknown) == NewerCopies()
