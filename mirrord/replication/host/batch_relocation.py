@@ -17,7 +17,7 @@ from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, Header
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
-from mirrord.model.intervals import Interval, ranges
+from mirrord.model.intervals import Interval, ranges, within
 from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_copies
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
@@ -102,8 +102,8 @@ class BatchRelocation:
             timed, standing, bare = await self._standing(wanted, own)
             last = standing[-1].last if standing else wanted.first - 1
             policy = await compacts()
-            may_be_cleaned = policy is not False or _is_cleaned(standing)
-            removed = max(wanted.last - last, 0) if may_be_cleaned and not is_filtered else 0
+            may_be_compacted = policy is not False
+            removed = max(wanted.last - last, 0) if may_be_compacted and not is_filtered else 0
             searched = search_range(record, wanted.first, last + removed, is_filtered=is_filtered)
             high_watermark, begin = await bounds(self._asks, self._source_partition)
             end = readable_end = min(searched.end, high_watermark)
@@ -130,16 +130,15 @@ class BatchRelocation:
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         unclear: Sequence[Interval] = ()
-        if may_be_cleaned and located.missing:
+        sought = located if may_be_compacted else _beside_cleaned(located)
+        if sought.missing:
             batches = Batches(own, standing, bare)
             try:
-                newer = await self._newer_copies(
-                    record, wanted, batches, located, ledger, is_certain=policy is not None
-                )
+                newer = await self._newer_copies(record, wanted, batches, sought, ledger, is_certain=policy is not None)
             except (Unplaced, ValueError) as why:
                 return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
             located, unclear = without_superseded(located, newer.superseded), newer.unclear
-        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned, unclear=tuple(unclear))
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_compacted, unclear=tuple(unclear))
 
     async def _newer_copies(
         self,
@@ -311,9 +310,11 @@ def _refuse_uncommitted(
                 raise Unplaced(f"ordinal {batch.first + at} is a copy of a record that is not committed")
 
 
-def _is_cleaned(standing: Sequence[TargetBatch]) -> bool:
-    """Return whether the log cleaner has been in the target, even if the topic is no longer compacted."""
-    return any(content is None for batch in standing for content in batch.contents)
+def _beside_cleaned(located: Located) -> Located:
+    """Return the result of the search with only those missing records that the log cleaner may have removed, if the
+    topic is no longer compacted: those beside records that it has removed."""
+    parts = tuple(part for whole in located.missing for part in within(whole, located.cleaned))
+    return msgspec.structs.replace(located, missing=parts)
 
 
 def _is_compacted(originals: Sequence[SourceBatch]) -> bool:

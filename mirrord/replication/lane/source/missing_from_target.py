@@ -20,6 +20,7 @@ from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
 from mirrord.replication.lane.source.recorded_epochs import epoch_at
 from mirrord.replication.lane.target.batch_relocation import LOOK_AROUND, SourceBatch, replaced
 from mirrord.replication.lane.target.relocation_result import Located
+from mirrord.replication.lane.target.target_scan import but_not_void
 
 
 def without_left_out(record: LaneRecord, located: Located) -> Located:
@@ -116,8 +117,12 @@ def without_undecided(
 def _between(record: LaneRecord, first: int, until: int) -> Iterator[LeftOut]:
     """Yield the source offsets between consecutive records below the ordinal `until`, and the epochs that records at
     these offsets may have had. The ledger's state contains only the newest verdicts on such records. The result begins
-    with the records that a search from the ordinal `first` onward includes (see `batch_relocation.search_range`)."""
+    with the records that a search from the ordinal `first` onward includes (see `batch_relocation.search_range`).
+
+    Other ordinals may have source offsets between these, because their records are copied out of order."""
     first = max(first - LOOK_AROUND, record.source_runs.at(0).ordinal)
+    live = but_not_void(record.holes, first, sys.maxsize)
+    copied = joined((at, at + length) for piece in live for _, at, length in mapped(record, *piece))
     pieces = list(record.source_runs.between(first, until - 1)) if first < until else []
     # The epochs of records that a rebuild could not determine are not known.
     known = [(ordinal, epoch) for ordinal, epoch in record.epochs if epoch >= 0]
@@ -126,7 +131,9 @@ def _between(record: LaneRecord, first: int, until: int) -> Iterator[LeftOut]:
             earliest = epoch_at(record.epochs, ordinal + length - 1)
             latest = epoch_at(record.epochs, following)
             latest = latest if latest >= 0 else next((epoch for at, epoch in known if at > following), -1)
-            yield LeftOut(offset + length, behind, "filtered", earliest, latest)
+            whole = (offset + length, behind)
+            for part in uncovered(whole, within(whole, copied)):
+                yield LeftOut(*part, "filtered", earliest, latest)
 
 
 def _kept(record: LaneRecord, first: int, end: int, located: Located) -> Iterator[Interval]:

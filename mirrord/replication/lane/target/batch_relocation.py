@@ -13,7 +13,7 @@ A record that the source no longer has, or that the target's log cleaner has rem
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -291,7 +291,9 @@ def locate(
     furthest = min(max(ledger.explained - 1, max(open_offsets, default=-1)), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     following = bisect_right(source.offsets, top)
-    top = max([top, *source.offsets[following : following + ledger.removed]])
+    is_removed = [ordinal in removed and not ledger.opens(ordinal) for ordinal in ordinals]
+    last_cleaned = _last_cleaned(source, is_removed, offsets, before)
+    top = max([top, last_cleaned, *source.offsets[following : following + ledger.removed]])
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not contain(covered, offset))
     doubled = ranges(sorted(twice))
@@ -299,7 +301,31 @@ def locate(
     for ordinal, offset in placed:
         runs.add(ordinal, offset)
     left_out = tuple(Verdict(each.start, each.end, each.left_out) for each in originals if each.left_out is not None)
-    return Located(tuple(runs), doubled, missing, top + 1, _epochs(originals), left, left_out)
+    cleaned = joined(_cleaned([ordinal in removed for ordinal in ordinals], offsets, before, top + 1))
+    epochs = _epochs(originals)
+    return Located(tuple(runs), doubled, missing, top + 1, epochs, left, left_out, cleaned=tuple(cleaned))
+
+
+def _cleaned(removed: Sequence[bool], offsets: Sequence[int | None], before: int, end: int) -> Iterator[Interval]:
+    """Yield the source offsets between the placed records around each gap that contains `removed` records. If no record
+    follows the gap, they end before `end`."""
+    edges = [(-1, before), *((at, offset) for at, offset in enumerate(offsets) if offset is not None)]
+    for (left, after), (right, following) in pairwise([*edges, (len(offsets), end)]):
+        if after + 1 < following and any(removed[left + 1 : right]):
+            yield after + 1, following
+
+
+def _last_cleaned(source: _Source, removed: Sequence[bool], offsets: Sequence[int | None], before: int) -> int:
+    """Return the highest source offset at which the last of the `removed` records may have been, or -1 if the record is
+    not in a gap at the end. If the offsets in the ledger are too low, the records of this gap may be the next ones that
+    the source has."""
+    placed = [at for at, offset in enumerate(offsets) if offset is not None]
+    left, after = (placed[-1], offsets[placed[-1]] or 0) if placed else (-1, before)
+    if not any(removed[left + 1 :]):
+        return -1
+    at = bisect_right(source.offsets, after)
+    following = source.offsets[at : at + len(offsets) - left - 1]
+    return following[-1] if following else -1
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
@@ -390,9 +416,10 @@ def _fill(
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
     order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). If more than
     one record may have been sent under one of the ordinals, the result contains None for each of them. It also does if
-    the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger. What the
-    source still has near these offsets then counts as missing, and its keys are looked up in the target: the cleaner
-    has removed a record only if the target has a newer one with the same key."""
+    the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger. If the
+    source still has records at the offsets of removed ones, the result contains None only for these. What the source
+    still has near these offsets counts as missing, and its keys are looked up in the target: the cleaner has removed a
+    record only if the target has a newer one with the same key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
@@ -402,8 +429,9 @@ def _fill(
     for (left, after), (right, following) in pairwise(edges):
         gap = range(left + 1, right)
         is_open = any(ledger.opens(ordinals[at]) for at in gap)
-        named, why = _named_between(source, ordinals[left + 1 : right], after, following, ledger)
-        if any(removed[at] for at in gap):
+        cleaned = {ordinals[at] for at in gap if removed[at]}
+        named, why = _named_between(source, ordinals[left + 1 : right], cleaned, after, following, ledger)
+        if cleaned:
             if named is None and _contradicts(source, [ordinals[at] for at in gap if not removed[at]], ledger):
                 where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
                 raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
@@ -440,17 +468,23 @@ def _contradicts(source: _Source, ordinals: Sequence[int], ledger: LedgerAnswers
 
 
 def _named_between(
-    source: _Source, ordinals: Sequence[int], after: int, following: int, ledger: LedgerAnswers
-) -> tuple[list[int] | None, str]:
+    source: _Source,
+    ordinals: Sequence[int],
+    cleaned: Collection[int],
+    after: int,
+    following: int,
+    ledger: LedgerAnswers,
+) -> tuple[list[int | None] | None, str]:
     """Return the source offsets to which the ledger maps these ordinals, whose records the source no longer has.
     `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
-    follows.
+    follows. The target's cleaner has removed the records of the ordinals `cleaned`. If the source has a record at the
+    offset of such an ordinal, this may be the removed one or another one, and the result contains None for the ordinal.
 
     Return None and the reason if more than one record may have been sent under one of the ordinals
-    (`LedgerAnswers.opens`), if the offsets are not between those of the records around them, or if the source has a
-    record or a batch that is not copied at one of them: the ledger is then wrong about these ordinals.
+    (`LedgerAnswers.opens`), if the offsets are not between those of the records around them, or if the source has
+    another record or a batch that is not copied at one of them: the ledger is then wrong about these ordinals.
     """
-    offsets: list[int] = []
+    offsets: list[int | None] = []
     last = after
     end = following if following >= 0 else source.searched.end
     for ordinal in ordinals:
@@ -461,8 +495,9 @@ def _named_between(
             return None, f"more than one record may have been sent under ordinal {ordinal}"
         if not last < offset < end:
             return None, f"source offset {offset} of ordinal {ordinal} in the ledger is not between {last} and {end}"
-        if source.has(offset) or contain(source.uncopied, offset):
+        is_there = source.has(offset)
+        if (is_there and ordinal not in cleaned) or contain(source.uncopied, offset):
             return None, f"the source has another record at offset {offset}, which the ledger has for ordinal {ordinal}"
-        offsets.append(offset)
+        offsets.append(None if is_there else offset)
         last = offset
     return offsets, ""

@@ -27,3 +27,6 @@ class Located(msgspec.Struct, frozen=True):
     """Whether the source topic may have been compacted. Its log can then lack offsets although no record was lost."""
     source_start: int = 0
     """The log start offset of the source at the time of the search."""
+    cleaned: tuple[tuple[int, int], ...] = ()
+    """Source offsets [start, end) at which the records may have been that the target's cleaner has removed and whose
+    source offsets could not be determined."""

@@ -5,14 +5,16 @@ from random import Random
 
 import pytest
 
-from mirrord.kafka.client.range_reader import ReadFailed
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
 from mirrord.ledger.facts.core import AnyFact, Rewound, SourceRun, TargetRun, Verdict
+from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from mirrord.replication.host import batch_relocation
 from mirrord.replication.host.batch_relocation import POLICY, UNKNOWN_POLICY, BatchRelocation
 from mirrord.replication.host.newer_copies import NewerCopies
 from mirrord.replication.lane.signals import AskRebuild, RebuildAnswer
+from mirrord.replication.lane.target.relocation_result import Located
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import FakeLog, written
 from tests.sim.log_readers import PARTITION, SourceReader, TargetReader, at_once
@@ -278,3 +280,47 @@ def test_a_newer_copy_supersedes_nothing_if_the_topic_may_not_be_compacted(*, is
     answer = relocated(source, (first + 1, first + 2), is_compacted=None)
     assert answer.located is not None
     assert answer.located.missing == ((0, 1),)
+
+
+async def compared(source: list[ReadBatch], target: list[ReadBatch], end: int, *, is_compacted: bool) -> Located:
+    """Search both logs for the lane's records. Both logs end at `end`, and the ledger maps each ordinal to itself."""
+    logs = FakeLog(source, end, end), FakeLog(target, end, end)
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    sides = as_any(logs[0]), as_any(logs[1]), PARTITION, PARTITION
+    asks = as_any(logs[0]), as_any(logs[1])
+    search = BatchRelocation(*sides, asks, None, read_committed=True)
+
+    async def compacts() -> bool:
+        return is_compacted
+
+    answer = await search.run(play.record, AskRebuild(1, PRODUCER, 0, 0, end), compacts, compacts)
+    assert answer.located is not None, answer.trouble
+    assert answer.compacts is is_compacted
+    return answer.located
+
+
+def own(offset: int, keys: str) -> ReadBatch:
+    return written(offset, keys, producer=(PRODUCER, offset))
+
+
+async def test_an_older_value_is_not_copied_after_a_tombstone_that_the_cleaner_has_removed() -> None:
+    """STALE VALUE. The target's cleaner has removed the value at offset 1 and the tombstone at offset 2, both with the
+    key j. The neighbors of the tombstone show its place, but nothing shows the place of the value. The value was copied
+    again, so the target had a key that the source has deleted."""
+    source = [written(0, "a"), written(1, "j"), written(2, "jd")]
+    located = await compared(source, [own(0, "a-"), own(2, "-d")], 4, is_compacted=True)
+    assert (located.open, located.missing, located.next_offset) == (((1, 2),), (), 4)
+    assert located.left_out == (Verdict(1, 2, "compacted"),)
+
+
+@pytest.mark.parametrize(("is_compacted", "missing"), [(True, ()), (False, ((3, 4),))])
+async def test_only_what_the_cleaner_may_have_removed_is_superseded_in_a_topic_that_was_compacted(
+    *, is_compacted: bool, missing: tuple[Interval, ...]
+) -> None:
+    """LOSS. The topic is no longer compacted. Its cleaner has removed a record of the first batch. The target also
+    lacks offset 3, which is not next to it: this record was lost, and is copied again although the target has a later
+    record with its key."""
+    source = [written(0, "a"), written(1, "b"), written(2, "cbbd")]
+    located = await compared(source, [own(0, "a-"), own(2, "c"), own(4, "bd")], 6, is_compacted=is_compacted)
+    assert (located.open, located.missing, located.next_offset) == (((1, 2),), missing, 6)

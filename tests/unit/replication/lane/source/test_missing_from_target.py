@@ -3,8 +3,9 @@ to the log of a compacted target."""
 
 import pytest
 
-from mirrord.ledger.facts.core import Verdict
+from mirrord.ledger.facts.core import HoleFound, Verdict
 from mirrord.model.intervals import Interval
+from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.source.missing_from_target import (
@@ -97,3 +98,17 @@ def test_records_whose_ordinals_older_batches_have_were_never_appended(
     located = Located(runs, (), missing, 10)
     returned = ReturnedBatches(reassigned, own, log_end)
     assert are_in_another_log(record, 3, returned, located, missing) is is_certain
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_records_that_were_copied_out_of_order_were_not_excluded(*, is_open: bool) -> None:
+    """LOSS. The ledger has a higher offset for ordinal 2 than for the ordinals after it: the others were copied again
+    later, or its record is unknown, and the offset is wrong. The offsets up to that of ordinal 2 counted as excluded,
+    although the filter had kept records there that the target has lost."""
+    holes = (HoleFound(LaneId("a.0.b"), 1, 2, 2, 3, 3),) if is_open else ()
+    runs = Runs((Run(0, 0), Run(2, 7), Run(3, 3), Run(6, 8)))
+    record = Record(source_runs=runs, epochs=((0, 1),), holes=holes)
+    located = Located((), (), ((2, 6),), 8, ((0, 1),))
+    found = without_undecided(record, 3, 7, (), located)
+    assert found is not None
+    assert (found.missing, found.next_offset) == (((3, 6),), 8)
