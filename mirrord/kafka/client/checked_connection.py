@@ -23,8 +23,9 @@ REPLACED = "create_conn"
 _REPLACE_AT = 0.85
 """After this share of a SASL session's lifetime, mirrord opens a new connection and uses it instead of the old one.
 Kafka's own client waits for at least the same share before it reauthenticates (SaslClientAuthenticator)."""
-OPENING_FRAME_LIMIT = 1 << 20
-"""Maximum size in bytes of a response before the connection is open."""
+OPENING_FRAME_LIMIT = 1 << 15
+"""Maximum size in bytes of a response before the connection is open. Brokers send less than 2 KiB. aiokafka decodes
+ApiVersions with Python, so a response of 1 MiB would hold up the event loop for half a second."""
 _ITERATIONS = (4_096, 1_000_000)
 _LONGEST_REASON = 100
 

@@ -11,12 +11,13 @@ import structlog
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.admin_requests import BrokerAddress
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, connect
+from mirrord.kafka.client.metadata_decoding import ask_metadata
 from mirrord.kafka.client.receive_buffers import BufferPool
-from mirrord.kafka.client.reconnecting_link import Backoff, Link, ask
+from mirrord.kafka.client.reconnecting_link import Backoff, Link
 from mirrord.kafka.client.request_stats import RequestStats
 from mirrord.kafka.protocol.api_versions import APIS, METADATA
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
-from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, decode, encode
+from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, encode
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
@@ -235,7 +236,7 @@ class ClusterView:
             connection = await self.any_broker()
             version = connection.version(METADATA)
             body = encode(version, names)
-            self._take(await ask(connection, METADATA, body, version, lambda reader: decode(version, reader)))
+            self._take(await ask_metadata(connection, body, version))
         except MirrordError as error:
             if not self.error:
                 log.warning("cluster_unreachable", cluster=self.alias, error=str(error))

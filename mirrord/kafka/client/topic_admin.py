@@ -18,10 +18,10 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.admin_requests import Asker
 from mirrord.kafka.client.connection import Unreachable
 from mirrord.kafka.client.credentials import client_options
+from mirrord.kafka.client.metadata_decoding import decode_in_steps, encoded_answer
 from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
-from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.errors import ErrorCode, WireError
 from mirrord.kafka.rules.topic import Topic, TopicShape, is_valid_name
 from mirrord.kafka.rules.topic_ids import missing_ids
 from mirrord.model.errors import EnvironmentFault
@@ -196,18 +196,28 @@ class KafkaTopicAdmin:
         Return None if all topics were requested and the answer is the same as the previous answer about all topics.
         """
 
-        def decode(version: int, reader: Reader) -> metadata.Metadata | None:
-            if names is not None or rights:
-                return metadata.decode(version, reader)
-            encoded = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
-            if encoded == self._last_encoded and self._all is not None:
-                return None
-            answer = metadata.decode(version, reader)
-            # `describe` sets `_all` again once it has accepted the answer.
-            self._last_encoded, self._all = encoded, None
-            return answer
+        def encode(version: int) -> bytes:
+            return metadata.encode(version, names, allowed=rights)
 
-        return await self._asker.ask(METADATA, lambda version: metadata.encode(version, names, allowed=rights), decode)
+        version, data = await self._asker.ask(
+            METADATA, encode, lambda version, reader: (version, encoded_answer(reader))
+        )
+        if names is not None or rights:
+            return await self._decoded(version, data)
+        if data[_THROTTLE_BYTES:] == self._last_encoded and self._all is not None:
+            return None
+        answer = await self._decoded(version, data)
+        # `describe` sets `_all` again once it has accepted the answer.
+        self._last_encoded, self._all = data[_THROTTLE_BYTES:], None
+        return answer
+
+    async def _decoded(self, version: int, data: bytes) -> metadata.Metadata:
+        """Decode an answer. Raises Unreachable."""
+        try:
+            return await decode_in_steps(version, data)
+        except WireError as error:
+            self._asker.close()
+            raise Unreachable(f"{error}") from error
 
 
 class TopicToCreate(NamedTuple):

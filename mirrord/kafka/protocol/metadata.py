@@ -5,8 +5,9 @@ Versions 12 and 13 can request topics by id (KIP-516). Version 13 can return REB
 (KIP-1102).
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from struct import Struct
+from typing import cast
 
 import msgspec
 
@@ -28,6 +29,8 @@ _FALSE, _TRUE = b"\x00", b"\x01"
 NOT_REPORTED = -(1 << 31)
 """The value of `TopicMetadata.allowed` if the request did not ask for the permitted operations."""
 _PARTITION = Struct(">hiii")
+AT_ONCE = 2_000
+"""Number of partitions that `decoding` decodes at once. They take a few milliseconds."""
 
 
 class Broker(msgspec.Struct, frozen=True):
@@ -96,11 +99,36 @@ def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), 
 
 def decode(version: int, reader: Reader) -> Metadata:
     """Decode a Metadata response. Raises WireError."""
+    work = decoding(version, reader)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(Metadata, end.value)
+
+
+def decoding(version: int, reader: Reader) -> Generator[None, None, Metadata]:
+    """Decode a Metadata response in steps, so that a caller can do other work after `AT_ONCE` partitions. The metadata
+    of 100,000 partitions take 0.2 to 0.6 s. Raises WireError."""
     reader.int32()  # throttle time
     brokers = reader.compact_array(_broker)
     cluster_id = reader.compact_nullable_string()
     controller = reader.int32()
-    topics = reader.compact_array(_topic)
+    topics: list[TopicMetadata] = []
+    decoded = 0
+    for _ in range(reader.compact_count()):
+        error = reader.int16()
+        name, topic_id, internal = reader.compact_nullable_string(), reader.uuid(), reader.boolean()
+        partitions: list[Partition] = []
+        for _ in range(reader.compact_count()):
+            partitions.append(_partition(reader))
+            decoded += 1
+            if decoded % AT_ONCE == 0:
+                yield
+        if not partitions:
+            decoded += 1
+        topics.append(TopicMetadata(error, name, topic_id, internal, partitions, reader.int32()))
+        reader.skip_tags()
     error = reader.int16() if version >= _TOP_LEVEL_ERROR else 0
     reader.skip_tags()
     reader.expect_end()
@@ -111,16 +139,6 @@ def _broker(reader: Reader) -> Broker:
     broker = Broker(reader.int32(), reader.compact_string(), reader.int32(), reader.compact_nullable_string())
     reader.skip_tags()
     return broker
-
-
-def _topic(reader: Reader) -> TopicMetadata:
-    error = reader.int16()
-    name = reader.compact_nullable_string()
-    topic = TopicMetadata(
-        error, name, reader.uuid(), reader.boolean(), reader.compact_array(_partition), reader.int32()
-    )
-    reader.skip_tags()
-    return topic
 
 
 def _partition(reader: Reader) -> Partition:

@@ -184,7 +184,7 @@ def replaced(
     ledger.
     """
     for ordinal, offset, length in pieces:
-        for each in originals[bisect_right(originals, offset, key=_end) :]:
+        for each in originals[bisect_right(originals, offset, key=lambda batch: batch.end) :]:
             if each.start >= offset + length:
                 break
             start, end = max(each.start, offset), min(each.end, offset + length)
@@ -192,10 +192,6 @@ def replaced(
             for begin, behind in pairwise(sorted(parts)):
                 if is_of_another_epoch(epochs, ordinal + begin - offset, each.epoch):
                     yield ordinal + begin - offset, ordinal + behind - offset
-
-
-def _end(batch: SourceBatch) -> int:
-    return batch.end
 
 
 class _Source:
