@@ -67,7 +67,7 @@ async def test_metadata_of_every_version(lab_pair: LabPair) -> None:
             if version >= metadata.TOPIC_BY_ID:
                 assert (await ask(metadata.encode(version, [], [topic.id]))).topics == [topic]
         assert [part.partition for part in sorted(topic.partitions, key=lambda part: part.partition)] == [0, 1, 2]
-        assert all(part.replicas == part.in_sync == [1] and part.offline == [] for part in topic.partitions)
+        assert all(part.replicas == part.in_sync == (1,) and part.offline == () for part in topic.partitions)
 
 
 async def test_produce_and_fetch_of_every_version(lab_pair: LabPair) -> None:

@@ -69,7 +69,7 @@ class Replicator(LeasedWorker):
         keep_large_memory_apart()
         source, target = self._views()
         expiry = self._expiry = ProducerExpiry(setup.flow.target, setup.target, lambda: target.nodes, self._clock)
-        self._expiry_known = self._tasks.start(expiry.until_known())
+        self._expiry_known = self._tasks.keep(expiry.until_known)
         await self._join(setup.lease_epoch)
         self._host = LaneHost(setup, self._clock, self._store, self._may_write, source, target)
         follow, share = partial(expiry.follow, self._host.expect_expiry), partial(self._share_rate, self._host)
@@ -112,7 +112,7 @@ class Replicator(LeasedWorker):
             if hosted is not None:
                 added.append(hosted)
         if added:
-            self._tasks.start(self._start(self._host, added))
+            self._tasks.keep(partial(self._start, self._host, added))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
         """Drain lanes and stop hosting them. For each lane, return whether it was left cleanly.
@@ -197,14 +197,14 @@ class Replicator(LeasedWorker):
                 await view.close()
 
     async def _start(self, host: LaneHost, added: Sequence[HostedLane]) -> None:
-        """Start lanes. A lane that can start from a handoff checkpoint starts at once. Other lanes start when the
-        ledger has been read to its end, because only then is it known what the previous holders recorded."""
+        """Start the lanes that have not started yet. A lane that can start from a handoff checkpoint starts at once.
+        Other lanes start when the ledger has been read to its end, because only then is it known what the previous
+        holders recorded. If this call fails unexpectedly, it is repeated."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)
-        at_once = [hosted for hosted in added if self._knows(hosted)]
-        self._start_now(host, at_once)
-        late = [hosted for hosted in added if hosted not in at_once]
+        self._start_now(host, [hosted for hosted in added if self._knows(hosted)])
+        late = [hosted for hosted in added if not hosted.started]
         while late:
             try:
                 await self._store.read_to_end()
@@ -223,6 +223,8 @@ class Replicator(LeasedWorker):
 
     def _start_now(self, host: LaneHost, lanes: Sequence[HostedLane]) -> None:
         for hosted in lanes:
+            if hosted.started:
+                continue
             if hosted.journey is not None:
                 hosted.journey.passes("ledger")
             host.start(hosted)
