@@ -82,7 +82,7 @@ def _is_header(found: Any) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a str has bytes. A lone surrogate has none, unless it stands for a byte of the source record's
+    """Return whether a str has bytes. A lone surrogate has none, unless it represents a byte of the source record's
     name that is not UTF-8."""
     try:
         name.encode("utf-8", "surrogateescape")

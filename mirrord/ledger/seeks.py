@@ -109,7 +109,7 @@ def passed(seeks: Iterable[Seek]) -> list[Seek]:
 
 
 def skipped_epochs(seeks: Iterable[Seek]) -> Iterator[tuple[int, int, int]]:
-    """Yield triples (start, end, leader epoch) of source offsets that were skipped, as far as the epochs are known."""
+    """Yield triples (start, end, leader epoch) of source offsets that were skipped, if the epochs are known."""
     for each in seeks:
         ends = (*(at for at, _ in each.epochs[1:]), each.end)
         yield from ((at, end, epoch) for (at, epoch), end in zip(each.epochs, ends, strict=False) if each.done)

@@ -233,7 +233,7 @@ class BatchRelocation:
 
         Return whether the records on the target have the timestamps of the source records. Also return the contents of
         all batches that have records with the ordinal `wanted.first` or higher, and the target offsets [start, end)
-        that no batch contains, whoever wrote it.
+        that no batch of any client contains.
         """
         standing: list[TargetBatch] = []
         bare: list[Interval] = []
@@ -312,7 +312,7 @@ def _refuse_uncommitted(
 
 def _beside_cleaned(located: Located) -> Located:
     """Return the result of the search with only those missing records that the log cleaner may have removed, if the
-    topic is no longer compacted: those beside records that it has removed."""
+    topic is no longer compacted: those next to records that it has removed."""
     parts = tuple(part for whole in located.missing for part in within(whole, located.cleaned))
     return msgspec.structs.replace(located, missing=parts)
 

@@ -37,7 +37,7 @@ class Batches(NamedTuple):
     standing: Sequence[TargetBatch]
     """What these contain from the first ordinal of the search on."""
     bare: Sequence[Interval]
-    """Target offsets [start, end) that no batch contains, whoever wrote it."""
+    """Target offsets [start, end) that no batch of any client contains."""
 
 
 class NewerCopies(NamedTuple):

@@ -46,8 +46,8 @@ def superseded_before(record: LaneRecord, offset: int, epoch: int) -> bool:
 
 
 def epochs_of_superseded(located: Located) -> tuple[tuple[int, int, int], ...]:
-    """Return the leader epochs of the records that `without_superseded` has left out, as far as they are known, as
-    triples (start, end, epoch) of source offsets."""
+    """Return the leader epochs of the records that `without_superseded` has removed, if they are known, as triples
+    (start, end, epoch) of source offsets."""
     left_out = [(each.start, each.end) for each in located.left_out if each.reason == "compacted"]
     known = ((start, end, epoch) for start, end, epoch in _epochs(located) if epoch >= 0)
     return tuple((*part, epoch) for start, end, epoch in known for part in within((start, end), left_out))

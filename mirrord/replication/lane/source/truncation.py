@@ -442,7 +442,7 @@ def _compare_again(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, log: tuple[int, int], until: int) -> int:
-    """Return the source offset of the first lost record that was copied, that the target has refused, that is left out
+    """Return the source offset of the first lost record that was copied, that the target has refused, that is skipped
     now, or that was skipped on an operator command. It may be above `start`, the offset to which the lane goes back.
 
     The `truncated` verdict ends the decisions to skip refused records from this offset onward, so that the new records

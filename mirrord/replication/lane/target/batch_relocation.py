@@ -76,7 +76,7 @@ class LedgerAnswers(NamedTuple):
     """Whether the lane has a filter. The records of a batch then need not be consecutive in the source."""
     removed: int = 0
     """Number of ordinals after the last one in the target that a compacted target has had. Their records are the next
-    ones in the source, as far as the source still has them."""
+    ones that the source still has."""
 
 
 _NO_LEDGER = LedgerAnswers()
