@@ -1,7 +1,7 @@
 """Encodes and decodes ledger entries and records of the state topic as one version byte, followed by a msgpack array.
 
-No text in UTF-8 and no record in Avro's or Protobuf's usual framing begins like this, so `is_framed` can tell whether
-mirrord wrote a record. This must stay true for all future versions.
+No text in UTF-8 and no record in Avro's or Protobuf's usual framing begins like this, so `is_framed` can determine
+whether mirrord wrote a record. This must stay true for all future versions.
 
 The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
 record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,

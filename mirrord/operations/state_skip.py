@@ -99,7 +99,7 @@ async def _choose(
     open_log: Callable[[], LedgerLog], seal: Seal, rows: Sequence[StateRow], row: StateRow, ends: LogEnds
 ) -> _Replacement:
     """Return the first replacement without which no facts are missing. Raises EnvironmentFault if there is none."""
-    # Other records that cannot be read need orders of their own.
+    # Other records that cannot be read need separate orders.
     unreadable = frozenset(each.offset for each in rows if _is_unreadable(seal, each))
     fault: LedgerCorrupt | None = None
     for replacement in _replacements(seal, rows, row, is_trimmed=ends.start > 0):

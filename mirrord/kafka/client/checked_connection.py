@@ -1,7 +1,7 @@
 """Connections of aiokafka that check what a broker answers.
 
 aiokafka reads answers of up to 2 GiB, and computes as many iterations of SCRAM as the broker asks for. A broker, or
-whoever answers in its place, could therefore exhaust the memory of this process, or occupy a thread for hours.
+a process that answers in its place, could therefore exhaust the memory of this process, or occupy a thread for hours.
 Importing this module makes aiokafka's admin client and producer open checked connections as well.
 """
 

@@ -130,7 +130,7 @@ def _check_count(records: int) -> None:
 
 def _check_large_records(plain: memoryview, count: int) -> None:
     """Raise TooLarge if a single record has too many headers. aiokafka's class would create all of them at once. Only a
-    large record can contain so many, so most batches are not read."""
+    large record can contain that many, so most batches are not read."""
     at = HEADER_LENGTH
     for _ in range(count):
         if len(plain) - at <= _HEADER_BYTES * MOST_HEADERS:

@@ -1,4 +1,4 @@
-"""Computes a short digest of a record's content. With digests, mirrord can tell that two logs contain the same record
+"""Computes a short digest of a record's content. With digests, mirrord can detect that two logs contain the same record
 without keeping either copy in memory."""
 
 import hashlib

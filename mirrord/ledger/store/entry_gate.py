@@ -146,7 +146,7 @@ class SkippedRecords:
 
     @property
     def count(self) -> int:
-        """The number of skipped records, as far as this store has read the topics."""
+        """The number of skipped records in the part of the topics that this store has read."""
         return self._entries + len(self._keys)
 
     def skip_entry(self, offset: int, why: LedgerCorrupt) -> None:

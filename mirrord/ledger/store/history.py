@@ -108,7 +108,7 @@ async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lam
     that took effect.
 
     Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry cannot be read, because its verdicts
-    would otherwise be missing without any indication. Records that all readers skip are left out.
+    would otherwise be missing without any indication. Records that all readers skip are not included.
     """
     gaps: Gaps | None = None
     try:

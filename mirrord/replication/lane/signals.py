@@ -194,7 +194,7 @@ class ScanAnswer(msgspec.Struct, frozen=True):
     """Whether the topic is compacted; None if that is not known. If it is certain that no record has been removed, the
     cluster is not asked, and the value is False."""
     leader_epoch: int = -1
-    """The highest leader epoch of the batches in the range, whoever wrote them. -1 if there are none, or if they have
+    """The highest leader epoch of the batches in the range, from any client. -1 if there are none, or if they have
     no leader epochs."""
 
 
@@ -533,7 +533,7 @@ class SaveProgress(msgspec.Struct, frozen=True):
 
 
 class Halted(msgspec.Struct, frozen=True):
-    """The lane is halted. `line` tells the operator why."""
+    """The lane is halted. `line` gives the reason for the operator."""
 
     line: str
     rebuilds: bool = False

@@ -97,10 +97,10 @@ def _filtered(record: LaneRecord) -> Iterator[LeftOut]:
 def without_undecided(
     record: LaneRecord, first: int, until: int, placed: Sequence[Interval], located: Located
 ) -> Located | None:
-    """Return the result of a search in a lane with a filter, as far as the ledger contains the decisions of the filter.
+    """Return the result of a search in a lane with a filter.
 
-    The result ends before the first missing record on which there is no decision: the lane reads it again, and asks the
-    filter. `placed` contains the source offsets of the target's records from the ordinal `first` onward. If some of
+    The result ends before the first missing record on which the ledger has no decision: the lane reads it again, and
+    asks the filter. `placed` contains the source offsets of the target's records from the ordinal `first` onward. If some of
     them are after that record, the lane would copy them a second time. In this case, return None. All ordinals below
     `until` were acknowledged, so the ledger explains all offsets between those of their records.
     """
