@@ -100,9 +100,9 @@ def without_undecided(
     """Return the result of a search in a lane with a filter.
 
     The result ends before the first missing record on which the ledger has no decision: the lane reads it again, and
-    asks the filter. `placed` contains the source offsets of the target's records from the ordinal `first` onward. If some of
-    them are after that record, the lane would copy them a second time. In this case, return None. All ordinals below
-    `until` were acknowledged, so the ledger explains all offsets between those of their records.
+    asks the filter. `placed` contains the source offsets of the target's records from the ordinal `first` onward. If
+    some of them are after that record, the lane would copy them a second time. In this case, return None. All ordinals
+    below `until` were acknowledged, so the ledger explains all offsets between those of their records.
     """
     decided = _without(located, _between(record, first, until))
     kept = list(_kept(record, first, max(until, decided_below(record)), located))
