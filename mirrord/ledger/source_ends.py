@@ -20,6 +20,7 @@ from mirrord.ledger.facts.core import LOSSES, Progress, Verdict, VerdictGiven
 from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.status import LossStatus
 
@@ -30,6 +31,18 @@ LOST_KEPT = 1_000
 into one record."""
 FORMER = "deleted-long-ago"
 """The topic name in that record, which readers show instead of the names of the deleted topics."""
+
+
+class CopiedPart(NamedTuple):
+    """Which records of a lane's source partition were copied, now that the lane copies no more."""
+
+    position: int
+    """The source offset after the last copied record."""
+    missing: tuple[Interval, ...] = ()
+    """Ranges [start, end) of source offsets below the position whose records the target lacks."""
+    remark: str = ""
+    """For operators: why records below the position may have been copied after all."""
+
 
 StartOffset = Callable[[str, TopicId, int], int | None]
 """A function that takes a topic name, a topic id and a partition number. It returns the source offset at which a new
@@ -115,26 +128,50 @@ def left_behind(
     is_gone: Callable[[str, TopicId], bool],
     hosted: Container[LaneId],
     start_offset: StartOffset,
+    settled: Callable[[LaneState], CopiedPart | None] | None = None,
 ) -> list[VerdictGiven]:
     """Return verdicts on the records of deleted topics that were not copied, up to the last known end of each source
     partition.
 
     Lanes in `hosted`, which replicators still host, are omitted. They may still copy records that they have fetched.
+    `settled` returns what a lane has copied, or None if this is not known yet; such a lane is omitted. Without
+    `settled`, everything after the lane's position in the ledger counts as not copied.
     """
     facts: list[VerdictGiven] = []
-    for lane in newest_lanes(state.lanes.values()):
-        topic_id, grant, end = lane.key.source_topic_id, lane.grant, lane_end(state, lane)
-        if grant == 0 or end <= 0 or lane.verdicts.counts.get("recreated") or lane.key.id in hosted:
+    for lane in ended_lanes(state, is_gone, hosted):
+        end = lane_end(state, lane)
+        if has_begun(state, lane):
+            copied = CopiedPart(state.standing(lane.key.id).position) if settled is None else settled(lane)
+        else:
+            unbegun = start_offset(lane.source_topic, lane.key.source_topic_id, lane.partition)
+            copied = None if unbegun is None else CopiedPart(unbegun)
+        if copied is None:
             continue
-        begun = bool(lane.source_runs) or lane.key.id in state.progress
-        if not is_gone(lane.source_topic, topic_id):
-            continue
-        unbegun = None if begun else start_offset(lane.source_topic, topic_id, lane.partition)
-        position = state.standing(lane.key.id).position if begun else unbegun
-        if position is not None and end > position:
-            verdict = Verdict(position, end, "recreated")
-            facts.append(VerdictGiven(lane.key.id, grant, (verdict,), _line(lane)))
+        ranges = (*copied.missing, *([(copied.position, end)] if end > copied.position else []))
+        if ranges:
+            verdicts = tuple(Verdict(*each, "recreated") for each in ranges)
+            facts.append(VerdictGiven(lane.key.id, lane.grant, verdicts, _line(lane, copied.remark)))
     return facts
+
+
+def ended_lanes(
+    state: FlowState, is_gone: Callable[[str, TopicId], bool], hosted: Container[LaneId]
+) -> list[LaneState]:
+    """Return the lanes of deleted topics that no replicator hosts and whose losses the ledger does not contain."""
+    return [
+        lane
+        for lane in newest_lanes(state.lanes.values())
+        if lane.grant > 0
+        and lane_end(state, lane) > 0
+        and not lane.verdicts.counts.get("recreated")
+        and lane.key.id not in hosted
+        and is_gone(lane.source_topic, lane.key.source_topic_id)
+    ]
+
+
+def has_begun(state: FlowState, lane: LaneState) -> bool:
+    """Return whether the ledger contains the source offset at which the lane has begun, or a position of the lane."""
+    return bool(lane.source_runs) or lane.key.id in state.progress
 
 
 def settled_records(
@@ -249,8 +286,9 @@ def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
     return list(newest.values())
 
 
-def _line(lane: LaneState) -> str:
+def _line(lane: LaneState, remark: str) -> str:
     line = f"{lane.source_topic} was deleted; it ended there when it was last seen"
+    line += f"; {remark}" if remark else ""
     for seek in pending(lane.seeks)[-1:]:
         line += f"; the command to continue at source offset {seek.end} was not carried out"
     return line

@@ -98,7 +98,7 @@ class FlowSupervisor:
         self._discovered: Discovered | None = None
         self._hazards: tuple[str, ...] = ()
         self._figures, self._mode, self._lease = FlowFigures(), TargetMode(services.probe), SeenLease(services.clock)
-        self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services.clock)
+        self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services)
         self._held_before = False
         """Whether this process has already held the lease."""
         self._has_begun = False

@@ -14,6 +14,7 @@ from mirrord.mm2.client_records import Mm2Upkeep
 from mirrord.model.names import Alias
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.fleet.engine import Engine
+from mirrord.supervision.unrecorded_copies import FindWritten
 from mirrord.supervision.upgrade.incoming import Succession
 from mirrord.topics.topic_claims import Claims
 
@@ -39,6 +40,7 @@ class Services(NamedTuple):
     """Returns a new, unopened ledger store for a flow. Each attempt to run the flow uses a new store."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
     """Probes the brokers of a flow's target, unless the result of an earlier probe is still valid. Raises NotProbed."""
+    find_written: FindWritten
     succession: Succession | None
     """The takeover of the flows from the daemon that this daemon replaces. None if it replaces no daemon."""
     superseded: asyncio.Event

@@ -89,6 +89,29 @@ def test_what_was_lost_while_partitions_were_paused_or_limited(lab_pair: LabPair
     assert "command to continue at source offset 12" in mirrord("ledger", "show", path).stdout
 
 
+def test_no_record_is_lost_that_a_killed_daemon_had_copied(lab_pair: LabPair, tmp_path: Path) -> None:
+    """The last batches of a daemon that is killed are in no progress record. Then their topic is deleted."""
+    source, target = lab_pair.source, lab_pair.target
+    topic, settings = unique("killed"), 'limits = { rate = "64KiB/s" }'
+    path = conf(tmp_path, source, target, topic, flow=unique("killed"), flow_more=settings)
+    create_topic(source, topic)
+    fill(source, topic, 1, 10)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, topic))
+        write(source, topic, (Written(b"%d" % n, os.urandom(3_000)) for n in range(10, 1_510)))
+        daemon.until(lambda: lag(daemon, topic)[0] == 1_510)
+        begun = ends(target, f"eu.{topic}")[0]
+        daemon.until(lambda: ends(target, f"eu.{topic}")[0] > begun)
+        daemon.kill()
+    assert ends(target, f"eu.{topic}")[0] < 1_510, "this machine is too slow for this test"
+    delete(source, topic)
+    with Daemon(path) as daemon:
+        daemon.until(lambda: {each.topic for each in daemon.flow().losses} == {topic})
+        assert daemon.stop() == 0
+    copied = ends(target, f"eu.{topic}")[0]
+    assert gaps(path) == (3, {(topic, copied, 1_510, "recreated")})
+
+
 def test_a_migration_with_losses_ends_with_3_and_counts_what_is_newer(lab_pair: LabPair, tmp_path: Path) -> None:
     """First with a record that the target refuses; then its policy skips it, and half of the rest was deleted."""
     source, target = lab_pair.source, lab_pair.target

@@ -7,8 +7,11 @@ import pytest
 import structlog.testing
 
 from mirrord.ledger.facts.core import VerdictGiven
+from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.lane_wait_log import SEEN_TIMES, LaneWaits
+from mirrord.supervision.rules.unrecorded_copies import Written, WrittenBatch
 from tests.fixtures.one_flow import Mirror, mirrors
 from tests.fixtures.supervision import eventually
 from tests.unit.supervision.test_order_execution import of_kind, running
@@ -45,6 +48,40 @@ async def test_the_loss_of_a_deleted_topic_is_recorded_once_the_source_confirms_
     await eventually(lambda: sum(each.offsets for each in flow.status().losses) == 4 * 3)
     facts = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
     assert {verdict.reason for fact in facts for verdict in fact.verdicts} == {"recreated"}
+
+
+def verdicts(mirror: Mirror) -> set[tuple[int, int, str]]:
+    facts = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
+    return {(each.start, each.end, each.reason) for fact in facts for each in fact.verdicts}
+
+
+async def delete_in_flight(mirror: Mirror) -> FlowSupervisor:
+    """Delete the topic while batches are in flight whose acknowledgements never arrive."""
+    flow, engine = await running(mirror)
+    for replicator in engine.replicators.values():
+        replicator.drains = False
+    mirror.clusters["eu"].topics.pop("orders")
+    return flow
+
+
+async def test_what_arrived_without_an_acknowledgement_is_not_lost(mirror: Mirror) -> None:
+    """The progress records end at ordinal 7 of 10; the target holds the next two records."""
+    mirror.written = Written((WrittenBatch(7, 2),))
+    flow = await delete_in_flight(mirror)
+    await eventually(lambda: sum(each.offsets for each in flow.status().losses) == 4)
+    assert verdicts(mirror) == {(9, 10, "recreated")}
+    assert {(str(each.target), each.start) for each in mirror.asked} == {(f"eu.orders-{n}", 7) for n in range(4)}
+
+
+async def test_no_verdict_is_given_while_the_target_does_not_answer(mirror: Mirror) -> None:
+    mirror.written = EnvironmentFault("no broker answers")
+    flow = await delete_in_flight(mirror)
+    await eventually(lambda: mirror.refused >= 2)
+    assert verdicts(mirror) == set()
+    mirror.written = Written((WrittenBatch(7, 3),))
+    await eventually(lambda: len(mirror.asked) == 4)
+    assert sum(each.offsets for each in flow.status().losses) == 0
+    assert verdicts(mirror) == set()
 
 
 def lane_report(phase: str, note: str, partition: int = 0) -> LaneReport:
