@@ -1,7 +1,8 @@
 """Keeps a view of one cluster: its brokers, the leaders of its partitions, and whether this process can reach it."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -29,6 +30,8 @@ they make requests fail, and a failed request triggers a refresh."""
 WAIT_SHARE = 0.6
 """The longest time that a broker may wait for data before it answers a Fetch request, as a share of the request
 timeout."""
+INFORMANTS = 3
+"""If metadata have to be refreshed early, they are requested from this number of brokers in turn."""
 LEAST_PAUSE_S = 0.1
 """Shortest pause between two refreshes, in seconds. It applies no matter how many callers request a refresh."""
 
@@ -92,7 +95,12 @@ class ClusterView:
         self._topics: dict[TopicId, WatchedTopic] = {}
         self._links: dict[tuple[int, str], Link] = {}
         self._bootstrap: list[Link] = []
+        self._turn = 0
+        """How many early refreshes there have been. Each of them asks a different broker."""
+        self._outdated = 0
+        """How many answers in a row have shown outdated metadata."""
         self._wanted = asyncio.Event()
+        self._connecting: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -110,6 +118,8 @@ class ClusterView:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        for task in self._connecting:
+            task.cancel()
         self._closed = True
         for link in (*self._links.values(), *self._bootstrap):
             link.close()
@@ -189,6 +199,36 @@ class ClusterView:
         finally:
             del fault  # the error refers to this frame, and with it to whatever the callers ask about
 
+    async def _informant(self) -> Connection:
+        """Return a connection to the broker to ask for metadata. Raises EnvironmentFault.
+
+        A broker that is cut off from the controllers still answers, but with outdated metadata. Usually, nothing in the
+        answer shows this: only the requests to a former leader fail, and each failure causes an early refresh.
+        Therefore, each early refresh asks a different broker. Only brokers to which a connection is open are asked,
+        because a leader must be found quickly when a broker does not answer.
+        """
+        live: dict[BrokerAddress, Link] = {}
+        for link in self._candidates():
+            if link.live is not None:
+                live.setdefault((link.live.host, link.live.port), link)
+        if not live:
+            return await self.any_broker()
+        if self._turn > 1 and len(live) < INFORMANTS:
+            self._connect_another(live)
+        return await list(live.values())[self._turn % len(live)].get()
+
+    def _connect_another(self, live: Collection[BrokerAddress]) -> None:
+        """Begin to connect to a broker that is not connected yet, so that a later refresh can ask it."""
+        unknown = [node for node, address in self._brokers.items() if address not in live]
+        if unknown and not self._connecting:
+            task = self._loop.create_task(self._try_connecting(self.link(unknown[self._turn % len(unknown)], "ask")))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+
+    async def _try_connecting(self, link: Link) -> None:
+        with suppress(EnvironmentFault):
+            await link.get()
+
     def _candidates(self) -> Iterator[Link]:
         links = [*(self.link(node, "ask") for node in self._brokers), *self._bootstrap]
         yield from sorted(links, key=lambda link: link.live is None)
@@ -220,6 +260,7 @@ class ClusterView:
             try:
                 async with asyncio.timeout(REFRESH_S):
                     await self._wanted.wait()
+                self._turn += 1
             except TimeoutError:
                 pass
             self._wanted.clear()
@@ -233,7 +274,7 @@ class ClusterView:
     async def _refresh(self) -> bool:
         names = sorted({topic.topic for topic in self._topics.values()})
         try:
-            connection = await self.any_broker()
+            connection = await self._informant()
             version = connection.version(METADATA)
             body = encode(version, names)
             self._take(await ask_metadata(connection, body, version))
@@ -265,26 +306,33 @@ class ClusterView:
             )
         self._brokers = {broker.node: (broker.host, broker.port) for broker in metadata.brokers}
         found = {topic.name: topic for topic in metadata.topics}
+        is_outdated = False
         for known in self._topics.values():
             topic = found.get(known.topic)
             if topic is not None:
-                _take_topic(known, topic)
+                is_outdated |= _take_topic(known, topic)
+        self._outdated = self._outdated + 1 if is_outdated else 0
+        if 0 < self._outdated < INFORMANTS:
+            self.refresh()  # another broker will be asked
 
 
-def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
+def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> bool:
+    """Update the leaders of a topic. Return whether the broker's metadata are outdated."""
     if topic.error == 0 and topic.id == ZERO_UUID:
         # The broker does not know topic ids, because its cluster is being upgraded. It is therefore unknown whether
         # this topic is the watched topic. Discovery reports such a cluster to operators.
-        return
+        return False
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
         known.gone = True
-        return
+        return False
     if topic.error:
-        return
-    known.gone = False
+        return False
+    known.gone = is_outdated = False
     for partition in topic.partitions:
         leader = known.leaders.get(partition.partition)
         # A broker with outdated metadata may report a former leader, so the leader with the higher epoch is kept.
         if leader is not None and partition.leader_epoch < leader.epoch:
+            is_outdated = True
             continue
         known.leaders[partition.partition] = Leader(partition.leader, partition.leader_epoch)
+    return is_outdated

@@ -95,13 +95,11 @@ class KafkaLog:
         if self._alone:
             return [LedgerRow(record.offset, record.value, record.leader_epoch) for record in await self._poll_ledger()]
         await asyncio.wait((self._ledger.polling(), self._state.polling()), return_when=asyncio.FIRST_COMPLETED)
-        read: list[LedgerRow | StateRow] = []
-        if self._ledger.polling().done():
-            records = await self._poll_ledger()
-            read.extend(LedgerRow(record.offset, record.value, record.leader_epoch) for record in records)
-        if self._state.polling().done():
-            read.extend(map(_state_row, await self._poll_state()))
-        return read
+        if not self._ledger.polling().done():
+            return [_state_row(record) for record in await self._poll_state()]
+        # The reader has now passed these records. They are returned before the state topic is read, because they would
+        # be lost if that failed.
+        return [LedgerRow(record.offset, record.value, record.leader_epoch) for record in await self._poll_ledger()]
 
     async def prepare(self) -> None:
         """Open the connections on which `append` and `save` write, so that their first calls are not delayed."""

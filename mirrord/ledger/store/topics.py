@@ -20,7 +20,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client import internal_topics
 from mirrord.kafka.client.admin_requests import BrokerAddress, parse_address
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
-from mirrord.kafka.client.log_offsets import offsets_request
+from mirrord.kafka.client.log_offsets import TRIES, offsets_request
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.reconnecting_link import Backoff, Link, ask
 from mirrord.kafka.client.request_pipeline import ConnectionLost
@@ -103,6 +103,8 @@ class LedgerTopics:
         self._found: frozenset[str] = frozenset()
         """The names of the topics that existed when `find` was called."""
         self._missing_since: dict[str, float] = {}
+        self._turn = 0
+        """How many questions have failed. Each failure changes which broker is asked first for metadata."""
 
     async def find(self, *, create: bool, again: bool = False) -> None:
         """Make sure that both topics exist and have the required configs.
@@ -178,21 +180,34 @@ class LedgerTopics:
                         if not patient:
                             raise
                         fault = error
+                    self._turn += 1
                     await asyncio.sleep(backoff.next_s())
         except TimeoutError:
+            self._turn += 1
             raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self.timeout_s:g} s'}") from fault
 
     async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
+        """Ask the brokers one after another until one knows the topics.
+
+        A broker that is cut off from the controllers still answers, but with outdated metadata, and nothing in the
+        answer shows this. Therefore, a different broker is asked first after each failure.
+        """
         names = tuple(names)
         known = [address for address, _ in self._links]
         bootstrap = [parse_address(text) for text in self._cluster.bootstrap]
         incomplete: metadata.Metadata | None = None
         fault: EnvironmentFault | None = None
-        for address in dict.fromkeys((*known, *bootstrap, *self._brokers)):
+        addresses = list(dict.fromkeys((*known, *bootstrap, *self._brokers)))
+        first = self._turn % len(addresses)
+        for address in (*addresses[first:], *addresses[:first]):
             try:
-                answer = await self._describe(address, names)
+                async with asyncio.timeout(self.timeout_s / TRIES):
+                    answer = await self._describe(address, names)
             except (Unreachable, ConnectionLost) as error:
                 fault = fault or error
+                continue
+            except TimeoutError:
+                fault = fault or Unreachable(f"{address[0]}:{address[1]} does not answer")
                 continue
             if not self._lacks(answer):
                 for topic in answer.topics:

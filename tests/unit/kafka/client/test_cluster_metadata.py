@@ -5,18 +5,20 @@ import gc
 import struct
 import weakref
 from collections.abc import Generator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client import cluster_metadata, connection
-from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import Connection, ConnectionOptions
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
-from mirrord.kafka.protocol.metadata import Broker, Metadata
-from mirrord.model.names import ClusterId
+from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, TopicMetadata
+from mirrord.model.names import ClusterId, TopicId
 from tests.fixtures.supervision import eventually
 from tests.unit.kafka.client.test_connection import server
 
@@ -83,6 +85,75 @@ async def test_a_closed_view_opens_no_connection_that_stays(pipes: list["weakref
         assert isinstance(late.pipe.lost, ConnectionLost)
         await asyncio.sleep(0)
         assert all(pipe() is None or pipe() is late.pipe for pipe in pipes)
+
+
+class Brokers:
+    """Brokers 1 to 3 that can be connected to, and the leader epoch that each reports for the only partition."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *epochs: int) -> None:
+        self.epochs = dict(enumerate(epochs, 1))
+        self.asked: list[int] = []
+        monkeypatch.setattr(cluster_metadata, "APIS", ())
+        monkeypatch.setattr(cluster_metadata, "connect", self.connect)
+        monkeypatch.setattr(cluster_metadata, "ask_metadata", self.answer)
+
+    async def connect(self, host: str, port: int, *_: object) -> Connection:
+        opened = SimpleNamespace(host=host, port=port, pipe=SimpleNamespace(lost=None), replace_before=None)
+        opened.version, opened.close = lambda _: 12, lambda: None
+        return cast(Connection, opened)
+
+    async def answer(self, connection: Connection, *_: object) -> Metadata:
+        self.asked.append(connection.port)
+        brokers = [Broker(node, "h", node, None) for node in self.epochs]
+        epoch = self.epochs[connection.port]
+        partition = Partition(0, 0, epoch % 3 + 1, epoch, (1, 2, 3), (1, 2, 3), ())
+        return Metadata(brokers, "eu-id", 1, [TopicMetadata(0, "orders", "id", False, [partition])], 0)
+
+
+async def test_a_broker_with_outdated_metadata_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 1 is cut off from the controllers. It never learns of the new leader, and nothing in its answers shows
+    this. Only the requests that go to the former leader fail, so that the leader is looked up again."""
+    brokers = Brokers(monkeypatch, 4, 5, 5)
+    config = ClusterConfig(("h:1",), Security())
+    opened = ClusterView("eu", config, BufferPool(), ConnectionOptions(), ClusterId("eu-id"))
+    opened.start()
+    opened.watch("orders", TopicId("id"))
+    partition = PartitionId("orders", TopicId("id"), 0)
+
+    def is_known() -> bool:
+        leader = opened.leader(partition)
+        if leader is not None and leader.epoch < 5:
+            opened.refresh()
+        return leader is not None and leader.epoch == 5
+
+    await eventually(is_known)
+    assert brokers.asked[0] == 1
+    await opened.close()
+
+
+async def test_an_answer_with_an_older_epoch_is_followed_by_a_question_to_another_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(monkeypatch, 5, 5, 5)
+    config = ClusterConfig(("h:1",), Security())
+    opened = ClusterView("eu", config, BufferPool(), ConnectionOptions(), ClusterId("eu-id"))
+    opened.start()
+    opened.watch("orders", TopicId("id"))
+    await eventually(lambda: opened.leader(PartitionId("orders", TopicId("id"), 0)))
+
+    async def ask_until(broker: int) -> None:
+        while broker not in brokers.asked:
+            count = len(brokers.asked)
+            opened.refresh()
+            await eventually(lambda count=count: len(brokers.asked) > count)
+
+    for broker in (2, 3):
+        await ask_until(broker)
+    brokers.epochs[2] = 4
+    brokers.asked.clear()
+    await ask_until(2)
+    await eventually(lambda: brokers.asked[-1] != 2)
+    await opened.close()
 
 
 async def test_no_odd_answer_ends_the_task_that_follows_the_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
