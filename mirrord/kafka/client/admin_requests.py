@@ -1,18 +1,22 @@
 """Sends infrequent requests to one cluster. The connection stays open between requests."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TypeVar
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
 from mirrord.kafka.client.receive_buffers import BufferPool
-from mirrord.kafka.protocol.api_versions import Api
+from mirrord.kafka.protocol.api_versions import METADATA, Api
 from mirrord.kafka.protocol.errors import UnsupportedBroker, WireError
+from mirrord.kafka.protocol.metadata import TopicMetadata, decode, encode
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
 T = TypeVar("T")
+OTHERS = 2
+"""Number of further brokers that are asked for a topic that one broker does not know."""
 BrokerAddress = tuple[str, int]
 """Host and port of a broker."""
 
@@ -49,6 +53,22 @@ class Asker:
         """
         async with self._asking:
             return await self._ask(api, encode, decode, at)
+
+    async def known_elsewhere(self, names: Collection[str]) -> dict[str, TopicMetadata]:
+        """Ask up to `OTHERS` brokers, other than the one that answered last, for topics that this one does not know.
+        Return the topics that any of them knows.
+
+        A broker that is cut off from the controllers still answers, but does not know topics that have been created
+        since. Brokers that do not answer are ignored.
+        """
+        found: dict[str, TopicMetadata] = {}
+        answered = self._connection
+        others = [each for each in self.brokers if answered is None or each != (answered.host, answered.port)]
+        for address in others[:OTHERS]:
+            with suppress(EnvironmentFault):
+                answer = await self.ask(METADATA, lambda version: encode(version, names), decode, address)
+                found |= {each.name: each for each in answer.topics if each.name and not each.error}
+        return found
 
     async def _ask(
         self,

@@ -192,9 +192,10 @@ class KafkaUpkeepAdmin:
         """Return which of these topics do not exist, according to the cluster. Topics that mirrord is not allowed to
         describe are not returned."""
         answer = await self._metadata(topics)
-        return frozenset(
-            topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = {topic.name for topic in answer.topics if topic.name and topic.error == unknown}
+        elsewhere = await self._asker.known_elsewhere(missing) if missing else {}
+        return frozenset(missing - elsewhere.keys())
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
         """Delete topics by id. Return each refused topic with the reason. A topic that is already gone is not an

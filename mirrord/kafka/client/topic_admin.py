@@ -36,6 +36,8 @@ _THROTTLE_BYTES = 4
 """Size of the throttle time field in bytes. The field is at the beginning of an answer and is ignored when the answer
 is compared with the previous one."""
 
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
 
 class ClusterTopics(msgspec.Struct, frozen=True):
     """The id of a cluster, and its topics at one moment."""
@@ -114,12 +116,16 @@ class KafkaTopicAdmin:
         self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         if answer.cluster_id is None:
             raise Unreachable("the broker does not report the id of its cluster")
-        self._check_ids(ClusterId(answer.cluster_id), answer.topics)
+        listed = answer.topics
+        if names is not None and (unknown := [each.name for each in listed if each.name and each.error == _UNKNOWN]):
+            elsewhere = await self._asker.known_elsewhere(unknown)
+            listed = [elsewhere.get(each.name or "", each) for each in listed]
+        self._check_ids(ClusterId(answer.cluster_id), listed)
         topics: dict[str, Topic] = {}
         refused: dict[str, str] = {}
         allowed: dict[str, int] = {}
         invalid: list[str] = []
-        for topic in answer.topics:
+        for topic in listed:
             if topic.name is None:
                 continue
             if not is_valid_name(topic.name):
