@@ -205,8 +205,8 @@ def _asides(cluster: Cluster) -> list[int]:
 
 
 def _keep_evidence(kept: Path, folder: Path, ground: Ground | None, outcome: Outcome) -> None:
-    """Copy the logs of mirrord and of the brokers, what the ledger names, and the partitions of halted lanes with the
-    ledger itself. The halt may not be seen a second time."""
+    """Copy the logs of mirrord and of the brokers, what the ledger names, the ledger itself, and the partitions that
+    halted or that differ. The fault may not be seen a second time."""
     kept.mkdir(parents=True, exist_ok=True)
     lines = [repr(outcome.plan), outcome.failure, repr(outcome.record), repr(outcome.verdict)]
     (kept / "outcome.txt").write_text("\n".join(lines))
@@ -219,6 +219,8 @@ def _keep_evidence(kept: Path, folder: Path, ground: Ground | None, outcome: Out
                 shutil.copy(file, kept / "-".join(file.relative_to(folder).parts))
     halted = [lane for lane in flow.lanes if lane.state == "halted"] if flow is not None else []
     names = {f"{topic}-{lane.partition}" for lane in halted for topic in (lane.topic, lane.target_topic)}
-    for name in (*sorted(names), *(["mirrord.*-0"] if names else [])):
+    found = [line.partition(":")[0] for line in outcome.verdict.where]
+    names |= {each for name in found for each in (name, target_name(name)) if name}
+    for name in (*sorted(names), "mirrord.*-0"):
         for part in folder.glob(f"*/node-*/**/{name}"):
             shutil.copytree(part, kept / "partitions" / part.relative_to(folder), dirs_exist_ok=True)
