@@ -22,13 +22,9 @@ from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_co
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.source.missing_from_target import without_superseded
+from mirrord.replication.lane.source.record_search import LedgerAnswers, Range, SourceBatch, TargetBatch, Unplaced
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
-    LedgerAnswers,
-    Range,
-    SourceBatch,
-    TargetBatch,
-    Unplaced,
     covered_below,
     explained_until,
     last_below,

@@ -19,8 +19,9 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch
 from mirrord.replication.lane.source.copied_pieces import mapped, ordinal_of
 from mirrord.replication.lane.source.missing_from_target import superseded_before
+from mirrord.replication.lane.source.record_search import LedgerAnswers, TargetBatch
 from mirrord.replication.lane.source.recorded_epochs import is_of_another_epoch
-from mirrord.replication.lane.target.batch_relocation import LedgerAnswers, TargetBatch, covered_below
+from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.existing_copies import is_own
 from mirrord.replication.lane.target.rebuilt_verdicts import placed
 from mirrord.replication.lane.target.relocation_result import Located

@@ -17,8 +17,9 @@ from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
 from mirrord.replication.lane.source.declared_runs import decided_below
 from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
+from mirrord.replication.lane.source.record_search import SourceBatch
 from mirrord.replication.lane.source.recorded_epochs import epoch_at
-from mirrord.replication.lane.target.batch_relocation import LOOK_AROUND, SourceBatch, replaced
+from mirrord.replication.lane.target.batch_relocation import LOOK_AROUND, replaced
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 

@@ -11,7 +11,7 @@ from mirrord.ledger.facts.core import AnyFact, Displaced, SourceRun, TargetRun, 
 from mirrord.model.runs import Run
 from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_copies
 from mirrord.replication.lane.signals import AskRebuild, OwnBatch
-from mirrord.replication.lane.target.batch_relocation import LedgerAnswers, TargetBatch
+from mirrord.replication.lane.source.record_search import LedgerAnswers, TargetBatch
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import PARTITION, FakeLog, ReadBatch, marker, written

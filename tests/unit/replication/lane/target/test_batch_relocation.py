@@ -5,12 +5,8 @@ import pytest
 from mirrord.ledger.facts.core import HoleFound, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.source.record_search import LedgerAnswers, Range, SourceBatch, TargetBatch, Unplaced
 from mirrord.replication.lane.target.batch_relocation import (
-    LedgerAnswers,
-    Range,
-    SourceBatch,
-    TargetBatch,
-    Unplaced,
     covered_below,
     explained_until,
     locate,

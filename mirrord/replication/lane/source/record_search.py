@@ -1,0 +1,204 @@
+"""Searches the source for the records of a lane's batches, by the content of the records.
+
+The records of a batch are consecutive in the source, apart from those that were removed from the source later. A record
+that occurs only once in the source shows where the whole batch belongs. With a filter, records between two records of a
+batch may have been excluded, so each record is searched for on its own.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import Interval, contain, joined, uncovered, within
+
+
+class TargetBatch(NamedTuple):
+    """One of the lane's own batches in the target: the ordinal of its first record, and the content of each record. The
+    content is None for a record that the target's log cleaner has removed."""
+
+    first: int
+    contents: Sequence[Hashable]
+
+    @property
+    def last(self) -> int:
+        """The ordinal of the batch's last record."""
+        return self.first + len(self.contents) - 1
+
+
+class SourceBatch(NamedTuple):
+    """A source batch: its offsets [start, end), and the contents of its records by offset. If the batch is not copied,
+    `contents` is empty."""
+
+    start: int
+    end: int
+    contents: Mapping[int, Hashable]
+    left_out: Reason | None = None
+    """Why the batch is not copied, or None if it is copied."""
+    epoch: int = -1
+    """The leader epoch of the batch, or -1 if it has none."""
+
+
+class LedgerAnswers(NamedTuple):
+    """What `locate` needs to know from the ledger."""
+
+    opens: Callable[[int], bool] = lambda _: False
+    """Returns whether the record of an ordinal must be left unplaced if the source no longer has that record."""
+    named: Callable[[int], int | None] = lambda _: None
+    """Returns the source offset to which the ledger maps an ordinal."""
+    explained: int = 0
+    """The result of `explained_until`."""
+    confirmed: Sequence[Interval] = ()
+    """Ordinals [start, end) to which `named` is known to assign the right offsets."""
+    is_filtered: bool = False
+    """Whether the lane has a filter. The records of a batch then need not be consecutive in the source."""
+    removed: int = 0
+    """Number of ordinals after the last one in the target that a compacted target has had. Their records are the next
+    ones that the source still has."""
+
+
+NO_LEDGER = LedgerAnswers()
+
+
+class Unplaced(Exception):
+    """Raised when there is no way, or more than one way, to assign source offsets to the target's records. The message
+    says why."""
+
+
+class Range(NamedTuple):
+    """A range of source offsets: [start, end)."""
+
+    start: int
+    end: int
+
+
+class SourceRecords:
+    """The source's records in order, and the offsets of source batches that are not copied."""
+
+    def __init__(self, originals: Sequence[SourceBatch], searched: Range) -> None:
+        self.searched = searched
+        self.offsets: list[int] = []
+        self.contents: list[Hashable] = []
+        self.uncopied = joined((each.start, each.end) for each in originals if each.left_out is not None)
+        self.uncopied_offsets = sum(end - start for start, end in self.uncopied)
+        for each in originals:
+            for offset in sorted(each.contents):
+                if searched.start <= offset < searched.end:
+                    self.offsets.append(offset)
+                    self.contents.append(each.contents[offset])
+        counts = Counter(self.contents)
+        self.known = counts.keys()
+        self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
+
+    def has(self, offset: int) -> bool:
+        """Return whether the source has a record at this offset."""
+        at = bisect_left(self.offsets, offset)
+        return at < len(self.offsets) and self.offsets[at] == offset
+
+    def holds(self, content: Hashable, offset: int) -> bool:
+        """Return whether the source has a record with this content at this offset."""
+        return self.has(offset) and self.contents[bisect_left(self.offsets, offset)] == content
+
+    def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool]) -> list[int] | None:
+        """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
+        `following`. Return None if they cannot be determined.
+
+        `following` is -1 if no record follows. `within` contains two values: whether the removed records are in the
+        same target batch as the record before them, and whether they are in the same one as the record after them.
+        This matters because only records within one target batch are consecutive in the source.
+        """
+        at = bisect_right(self.offsets, after)
+        next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
+        at = bisect_left(self.offsets, following) - 1
+        last_one = self.offsets[at] if at >= 0 else self.searched.start - 1
+        ends = next_one if following < 0 else min(following, next_one)
+        tries = [(after, ends)] if following < 0 or after < following <= next_one else []
+        if within[0]:
+            tries.append((after, ends if following > after else next_one))
+        if within[1]:
+            tries.append((max(after, last_one) if after < following else last_one, following))
+        for low, high in tries:
+            if high - low - 1 <= wanted + self.uncopied_offsets:
+                places = self._removed_between(low + 1, high)
+                if sum(end - start for start, end in places) == wanted:
+                    return [offset for start, end in places for offset in range(start, end)]
+        return None
+
+    def _removed_between(self, start: int, end: int) -> list[Interval]:
+        """Return the offsets in [start, end) whose records were removed. The source has no record at these offsets, and
+        no uncopied source batch contains them."""
+        at = bisect_left(self.offsets, start)
+        records = [(offset, offset + 1) for offset in self.offsets[at : bisect_left(self.offsets, end)]]
+        return [*uncovered((start, end), [*records, *within((start, end), self.uncopied)])]
+
+
+def search(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
+    """Return the source offset of each record of the batch, or None for a record that was not found in the source. If a
+    comparison has confirmed the offset of such a record, return this offset. Raises `Unplaced`."""
+    found = _alone(source, batch, ledger) if ledger.is_filtered else _anchored(source, batch, ledger)
+    return _confirmed(source, batch, found, ledger)
+
+
+def _anchored(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
+    """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
+    contents = batch.contents
+    found: list[int | None] = [None] * len(contents)
+    anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
+    if not anchors:
+        return [_repeated(source, ordinal, content, ledger) for ordinal, content in enumerate(contents, batch.first)]
+    # Starting at the first anchor, go in both directions: the next record either is the source's next record, or was
+    # removed from the source. A record that the target's cleaner removed is the source's next record if no offset
+    # between that record and the last match is free. This holds only before the last anchor: the source may have lost
+    # the records after that anchor, and may now have other records there.
+    at, number = anchors[0]
+    for step in (1, -1):
+        here, there = at, number
+        last = at
+        while 0 <= here < len(contents) and 0 <= there < len(source.contents):
+            is_full = here == at or abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
+            is_removed = contents[here] is None and here < anchors[-1][0] and is_full
+            if contents[here] == source.contents[there] or is_removed:
+                found[here] = source.offsets[there]
+                there, last = there + step, here
+            here += step
+    if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
+        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in a different order")
+    return found
+
+
+def _alone(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
+    """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
+    two records of the batch, so each record is searched for on its own."""
+    return [
+        source.offsets[source.unique[content]]
+        if content in source.unique
+        else _repeated(source, ordinal, content, ledger)
+        for ordinal, content in enumerate(batch.contents, batch.first)
+    ]
+
+
+def _repeated(source: SourceRecords, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> int | None:
+    """Return the source offset of a record that does not show its place by itself, or None if the source does not have
+    it. If the source has several equal records, the offset is the one in the ledger.
+
+    Raises `Unplaced` if the ledger has none of their offsets.
+    """
+    if content is None or content not in source.known:
+        return None
+    named = None if ledger.opens(ordinal) else ledger.named(ordinal)
+    if named is None or not source.holds(content, named):
+        raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
+    return named
+
+
+def _confirmed(
+    source: SourceRecords, batch: TargetBatch, found: Sequence[int | None], ledger: LedgerAnswers
+) -> list[int | None]:
+    """Add the offsets of records that the source no longer has, if a comparison has confirmed them."""
+    offsets: list[int | None] = []
+    for ordinal, offset in enumerate(found, batch.first):
+        is_known = offset is None and contain(ledger.confirmed, ordinal) and not ledger.opens(ordinal)
+        named = ledger.named(ordinal) if is_known and batch.contents[ordinal - batch.first] is not None else None
+        offsets.append(offset if named is None or source.has(named) else named)
+    return offsets
