@@ -8,6 +8,7 @@ batch may have been excluded, so each record is searched for on its own.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Reason
@@ -143,28 +144,75 @@ def search(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> 
 def _anchored(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
     contents = batch.contents
-    found: list[int | None] = [None] * len(contents)
-    anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
+    numbers = [source.unique.get(content) for content in contents]
+    anchors = [(at, number) for at, number in enumerate(numbers) if number is not None]
     if not anchors:
         return [_repeated(source, ordinal, content, ledger) for ordinal, content in enumerate(contents, batch.first)]
-    # Starting at the first anchor, go in both directions: the next record either is the source's next record, or was
-    # removed from the source. A record that the target's cleaner removed is the source's next record if no offset
-    # between that record and the last match is free. This holds only before the last anchor: the source may have lost
-    # the records after that anchor, and may now have other records there.
-    at, number = anchors[0]
+    if any(after <= before for (_, before), (_, after) in pairwise(anchors)):
+        raise _in_a_different_order(batch)
+    found: list[int | None] = [None] * len(contents)
     for step in (1, -1):
-        here, there = at, number
-        last = at
-        while 0 <= here < len(contents) and 0 <= there < len(source.contents):
-            is_full = here == at or abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
-            is_removed = contents[here] is None and here < anchors[-1][0] and is_full
-            if contents[here] == source.contents[there] or is_removed:
-                found[here] = source.offsets[there]
-                there, last = there + step, here
-            here += step
-    if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
-        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in a different order")
+        _walk(source, batch, numbers, anchors[0][0], step, found)
     return found
+
+
+def _walk(
+    source: SourceRecords,
+    batch: TargetBatch,
+    numbers: Sequence[int | None],
+    at: int,
+    step: int,
+    found: list[int | None],
+) -> None:
+    """Add the source offsets of the records before the anchor `at` (`step` is -1) or after it (1) to `found`. The next
+    record of the batch either is the source's next record, or was removed from the source. `numbers` contains the
+    positions of the anchors in the source.
+
+    A record that the target's cleaner removed is the source's next record if no offset between that record and the last
+    match is free. This holds only before the last anchor: the source may have lost the records after that anchor, and
+    may now have other records there. If an offset is free, the next anchor shows which records of the source are in
+    between. All of them were in the batch.
+    """
+    taken = {number for number in numbers if number is not None}
+    last_anchor = max(here for here, number in enumerate(numbers) if number is not None)
+    here, there, last = at, numbers[at] or 0, at
+    pending: list[int] = []
+    """The records since the last match that may be one of the source's next records. The first one was removed by the
+    target's cleaner."""
+    while 0 <= here < len(numbers) and 0 <= there < len(source.contents):
+        content, number = batch.contents[here], numbers[here]
+        is_next = number is None and not pending and there not in taken
+        if is_next and content is None:
+            is_full = abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
+            is_next = is_full and here < last_anchor
+        elif is_next:
+            is_next = content == source.contents[there]
+        if number is not None:
+            _match_pending(source, batch, pending, range(there, number, step), found)
+        if is_next or number is not None:
+            there = there if number is None else number
+            found[here] = source.offsets[there]
+            there, last, pending = there + step, here, []
+        elif content is None or (pending and content in source.known):
+            pending.append(here)
+        here += step
+
+
+def _match_pending(
+    source: SourceRecords, batch: TargetBatch, pending: Sequence[int], between: range, found: list[int | None]
+) -> None:
+    """Add the source offsets of the records `pending` to `found`, if there are as many records in the source between
+    the anchors around them (`between`). If there are fewer, it is not known which of the pending ones they are."""
+    if len(between) > len(pending):
+        raise _in_a_different_order(batch)
+    for here, there in zip(pending, between, strict=False) if len(between) == len(pending) else ():
+        if batch.contents[here] not in (None, source.contents[there]):
+            raise _in_a_different_order(batch)
+        found[here] = source.offsets[there]
+
+
+def _in_a_different_order(batch: TargetBatch) -> Unplaced:
+    return Unplaced(f"ordinals {batch.first} to {batch.last} are in a different order")
 
 
 def _alone(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
