@@ -118,7 +118,7 @@ class BatchRelocation:
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
             named = record.source_runs.offset_of
-            ledger = LedgerAnswers(opens, named, explained, wanted.confirmed, is_filtered, removed)
+            ledger = LedgerAnswers(opens, named, explained, wanted.confirmed, is_filtered, removed, timed)
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))

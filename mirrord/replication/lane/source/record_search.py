@@ -57,9 +57,13 @@ class LedgerAnswers(NamedTuple):
     removed: int = 0
     """Number of ordinals after the last one in the target that a compacted target has had. Their records are the next
     ones that the source still has."""
+    is_timed: bool = True
+    """Whether the contents of records include the timestamps. If they do not, equal records are common."""
 
 
 NO_LEDGER = LedgerAnswers()
+_GONE = object()
+"""Stands for the content of a record that the source no longer has, although it has an equal one."""
 
 
 class Unplaced(Exception):
@@ -77,7 +81,15 @@ class Range(NamedTuple):
 class SourceRecords:
     """The source's records in order, and the offsets of source batches that are not copied."""
 
-    def __init__(self, originals: Sequence[SourceBatch], searched: Range) -> None:
+    def __init__(
+        self,
+        originals: Sequence[SourceBatch],
+        searched: Range,
+        standing: Sequence[TargetBatch] = (),
+        *,
+        is_timed: bool = True,
+    ) -> None:
+        """`is_timed` is that of `LedgerAnswers`."""
         self.searched = searched
         self.offsets: list[int] = []
         self.contents: list[Hashable] = []
@@ -90,6 +102,8 @@ class SourceRecords:
                     self.contents.append(each.contents[offset])
         counts = Counter(self.contents)
         self.known = counts.keys()
+        self._copies = Counter(content for batch in standing for content in batch.contents) if is_timed else None
+        """The number of records in the target with each content, or None if any content may be repeated."""
         self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
 
     def has(self, offset: int) -> bool:
@@ -100,6 +114,16 @@ class SourceRecords:
     def holds(self, content: Hashable, offset: int) -> bool:
         """Return whether the source has a record with this content at this offset."""
         return self.has(offset) and self.contents[bisect_left(self.offsets, offset)] == content
+
+    def is_free(self, offset: int) -> bool:
+        """Return whether the search has covered this offset, and found neither a record nor a batch that is not
+        copied."""
+        is_searched = self.searched.start <= offset < self.searched.end
+        return is_searched and not self.has(offset) and not contain(self.uncopied, offset)
+
+    def may_be_repeated(self, content: Hashable) -> bool:
+        """Return whether the source may have had several records with this content, of which it has one."""
+        return self._copies is None or self._copies[content] > 1 or content not in self.unique
 
     def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool]) -> list[int] | None:
         """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
@@ -143,17 +167,40 @@ def search(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> 
 
 def _anchored(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
-    contents = batch.contents
-    numbers = [source.unique.get(content) for content in contents]
+    numbers = [_number(source, *each, ledger) for each in enumerate(batch.contents, batch.first)]
     anchors = [(at, number) for at, number in enumerate(numbers) if number is not None]
     if not anchors:
-        return [_repeated(source, ordinal, content, ledger) for ordinal, content in enumerate(contents, batch.first)]
+        return [_repeated(source, *each, ledger) for each in enumerate(batch.contents, batch.first)]
     if any(after <= before for (_, before), (_, after) in pairwise(anchors)):
         raise _in_a_different_order(batch)
+    contents = [
+        _GONE if _is_gone(source, ordinal, content, ledger) else content
+        for ordinal, content in enumerate(batch.contents, batch.first)
+    ]
     found: list[int | None] = [None] * len(contents)
     for step in (1, -1):
-        _walk(source, batch, numbers, anchors[0][0], step, found)
+        _walk(source, TargetBatch(batch.first, contents), numbers, anchors[0][0], step, found)
     return found
+
+
+def _number(source: SourceRecords, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> int | None:
+    """Return the position of a record in the source, if it shows its place by itself or the ledger confirms it."""
+    if content is None or content not in source.known:
+        return None
+    named = None if ledger.opens(ordinal) else ledger.named(ordinal)
+    if named is not None and source.holds(content, named):
+        return bisect_left(source.offsets, named)
+    return None if _is_gone(source, ordinal, content, ledger) else source.unique.get(content)
+
+
+def _is_gone(source: SourceRecords, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> bool:
+    """Return whether the source no longer has this record, although it has an equal one: only one record was sent under
+    the ordinal, and the source has nothing at its offset. Records with the same timestamp that occur only once in each
+    log are not taken for different ones."""
+    if content not in source.known or ledger.opens(ordinal) or not source.may_be_repeated(content):
+        return False
+    named = ledger.named(ordinal)
+    return named is not None and source.is_free(named)
 
 
 def _walk(
@@ -181,12 +228,14 @@ def _walk(
     target's cleaner."""
     while 0 <= here < len(numbers) and 0 <= there < len(source.contents):
         content, number = batch.contents[here], numbers[here]
-        is_next = number is None and not pending and there not in taken
+        is_next = number is None and there not in taken
         if is_next and content is None:
             is_full = abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
-            is_next = is_full and here < last_anchor
+            is_next = is_full and here < last_anchor and not pending
         elif is_next:
-            is_next = content == source.contents[there]
+            # Before the next anchor, the removed records may be equal ones of the source.
+            has_anchor = step > 0 and here < last_anchor
+            is_next = content == source.contents[there] and not (pending and has_anchor)
         if number is not None:
             _match_pending(source, batch, pending, range(there, number, step), found)
         if is_next or number is not None:
@@ -202,13 +251,22 @@ def _match_pending(
     source: SourceRecords, batch: TargetBatch, pending: Sequence[int], between: range, found: list[int | None]
 ) -> None:
     """Add the source offsets of the records `pending` to `found`, if there are as many records in the source between
-    the anchors around them (`between`). If there are fewer, it is not known which of the pending ones they are."""
+    the anchors around them (`between`). If there are fewer, it is not known which of them the target's cleaner has
+    removed."""
+    is_full, at = len(between) == len(pending), 0
     if len(between) > len(pending):
         raise _in_a_different_order(batch)
-    for here, there in zip(pending, between, strict=False) if len(between) == len(pending) else ():
-        if batch.contents[here] not in (None, source.contents[there]):
-            raise _in_a_different_order(batch)
-        found[here] = source.offsets[there]
+    for here in pending:
+        content = batch.contents[here]
+        if content is None and not is_full:
+            continue
+        while at < len(between) and content not in (None, source.contents[between[at]]):
+            if is_full:
+                raise _in_a_different_order(batch)
+            at += 1
+        if at < len(between):
+            found[here] = source.offsets[between[at]]
+            at += 1
 
 
 def _in_a_different_order(batch: TargetBatch) -> Unplaced:
@@ -218,26 +276,18 @@ def _in_a_different_order(batch: TargetBatch) -> Unplaced:
 def _alone(source: SourceRecords, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
     """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
     two records of the batch, so each record is searched for on its own."""
+    numbers = ((*each, _number(source, *each, ledger)) for each in enumerate(batch.contents, batch.first))
     return [
-        source.offsets[source.unique[content]]
-        if content in source.unique
-        else _repeated(source, ordinal, content, ledger)
-        for ordinal, content in enumerate(batch.contents, batch.first)
+        _repeated(source, ordinal, content, ledger) if number is None else source.offsets[number]
+        for ordinal, content, number in numbers
     ]
 
 
-def _repeated(source: SourceRecords, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> int | None:
-    """Return the source offset of a record that does not show its place by itself, or None if the source does not have
-    it. If the source has several equal records, the offset is the one in the ledger.
-
-    Raises `Unplaced` if the ledger has none of their offsets.
-    """
-    if content is None or content not in source.known:
-        return None
-    named = None if ledger.opens(ordinal) else ledger.named(ordinal)
-    if named is None or not source.holds(content, named):
+def _repeated(source: SourceRecords, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> None:
+    """Return None for a record that the source does not have any more. Raises `Unplaced` if the source has several
+    equal records, and the ledger does not show which of them it is."""
+    if content in source.known and not _is_gone(source, ordinal, content, ledger):
         raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
-    return named
 
 
 def _confirmed(

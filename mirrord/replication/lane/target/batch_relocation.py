@@ -159,7 +159,7 @@ def locate(
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
     these ordinals. Raises `Unplaced` if the offsets cannot be determined.
     """
-    source = SourceRecords(originals, searched)
+    source = SourceRecords(originals, searched, standing, is_timed=ledger.is_timed)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     found = [search(source, batch, ledger) for batch in standing]
     offsets = _fill(source, standing, found, before, ledger)

@@ -385,6 +385,43 @@ def test_equal_records_keep_their_mapped_offsets(*, is_filtered: bool) -> None:
             )
 
 
+@pytest.mark.parametrize("is_filtered", [False, True])
+@pytest.mark.parametrize(
+    ("target", "text", "offsets", "is_timed"),
+    [
+        ("x", "..bx", (0,), False),  # LOSS: the record at offset 3 counted as copied
+        ("x b x", "..bx", (1, 2, 3), True),  # LIE: offset 3 counted as doubled, and offset 1 as lost
+        ("axbx", "a.bx", (0, 1, 2, 3), True),  # HALT: "a different order"
+        ("a x b", "a.bxx", (0, 1, 2), True),  # HALT: "more than once"
+        ("b x", "b.xx", (0, 1), False),
+        ("bxx", "bxx.x", (0, 1, 2), True),
+    ],
+)
+def test_equal_records_of_which_the_source_has_removed_some(
+    target: str, text: str, offsets: tuple[int, ...], *, is_timed: bool, is_filtered: bool
+) -> None:
+    """The ledger knows which of several equal records was sent under an ordinal. The source may still have only another
+    one of them. Records are equal if the target topic sets the timestamps, and the key and the value are repeated."""
+    ledger = LedgerAnswers(named=offsets.__getitem__, is_filtered=is_filtered, is_timed=is_timed)
+    standing, ordinal = list[TargetBatch](), 0
+    for batch in target.split():
+        standing.append(TargetBatch(ordinal, batch))
+        ordinal += len(batch)
+    located = locate(standing, source(text), [], -1, Range(0, len(text)), ledger)
+    assert [Runs(located.runs).offset_of(at) for at in range(len(offsets))] == [*offsets]
+    assert (located.doubled, located.missing, located.open) == ((), (), ())
+    assert located.next_offset == offsets[-1] + 1
+
+
+def test_a_record_whose_offset_in_the_ledger_is_wrong_is_found_by_its_content() -> None:
+    """The ledger is wrong about records that occur only once, or about ordinals under which several were sent."""
+    standing = [TargetBatch(0, "a"), TargetBatch(1, "x")]
+    ledger = LedgerAnswers(named=(0, 1).__getitem__)
+    assert locate(standing, source("a..x"), [], -1, Range(0, 4), ledger).runs == (Run(0, 0), Run(1, 3))
+    ledger = LedgerAnswers(lambda at: at == 1, (0, 1).__getitem__, is_timed=False)
+    assert locate(standing, source("a..x"), [], -1, Range(0, 4), ledger).runs == (Run(0, 0), Run(1, 3))
+
+
 def test_cleaned_records_of_a_lane_with_a_filter_do_not_halt_it() -> None:
     """HALT. The target's cleaner has removed ordinals 0 and 2. The source still has the record of ordinal 0, and the
     filter has excluded b and e."""
