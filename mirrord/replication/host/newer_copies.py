@@ -87,9 +87,13 @@ async def newer_copies(
     removed_from = begin if wanted.earlier or wanted.is_cut else _removed_from(wanted, batches, begin)
     superseded, unclear = missing.superseded, set[int]()
     for key, last in foreign.items():
-        for offset in missing.by_key[key]:
+        is_older = False
+        for offset in reversed(missing.by_key[key]):
             epoch = missing.acknowledged.get(offset)
-            if offset in missing.gave_way or (epoch is not None and last.leader_epoch > epoch >= 0):
+            is_newer = epoch is not None and last.leader_epoch > epoch >= 0
+            # A record is also superseded if a later one with the same key is.
+            is_older = is_older or offset in missing.gave_way or is_newer
+            if is_older:
                 superseded.add(offset)
             elif epoch is not None or last.offset >= removed_from:
                 unclear.add(offset)

@@ -210,6 +210,16 @@ async def test_a_record_that_gave_way_to_a_newer_one_does_so_again(epoch: int, *
     assert await found(source, [written(3, "c")], located, given) == NewerCopies()
 
 
+@pytest.mark.parametrize("bare", [((0, 200),), ()])
+async def test_a_record_is_superseded_if_a_later_one_with_its_key_is(bare: tuple[tuple[int, int], ...]) -> None:
+    """OLDER VALUE, or NEEDLESS HALT. The record at offset 7 gave way to a newer one of another client, so the one at
+    offset 5 is older than that, too. The one at offset 8 may be newer."""
+    given = VerdictGiven(LANE, 1, (Verdict(7, 8, "compacted"),), epochs=((3, 8, 4),))
+    located = Located((), (), ((5, 9),), 10)
+    answer = await found([written(5, "abaa")], [written(3, "a")], located, given, bare=bare)
+    assert answer == NewerCopies(((5, 6), (7, 8)), ((8, 9),) if bare else ())
+
+
 @pytest.mark.parametrize(("epoch", "is_same"), [(4, True), (5, False)])
 async def test_a_record_that_a_lookup_took_for_removed_counts_as_such_again(epoch: int, *, is_same: bool) -> None:
     """NEEDLESS HALT. A lookup found that the cleaner had removed the record of ordinal 2."""
