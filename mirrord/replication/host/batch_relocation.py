@@ -21,7 +21,11 @@ from mirrord.model.intervals import Interval, ranges, within
 from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_copies
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
-from mirrord.replication.lane.source.missing_from_target import without_superseded
+from mirrord.replication.lane.source.missing_from_target import (
+    without_filtered,
+    without_left_out,
+    without_superseded,
+)
 from mirrord.replication.lane.source.record_search import LedgerAnswers, Range, SourceBatch, TargetBatch, Unplaced
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
@@ -126,7 +130,9 @@ class BatchRelocation:
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         unclear: Sequence[Interval] = ()
-        sought = located if may_be_compacted else _beside_cleaned(located)
+        sought = without_left_out(record, located if may_be_compacted else _beside_cleaned(located))
+        if is_filtered and wanted.acknowledged:
+            sought = without_filtered(record, wanted.first, wanted.acknowledged[-1][0], sought)
         if sought.missing:
             batches = Batches(own, standing, bare)
             try:
