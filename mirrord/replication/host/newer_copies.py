@@ -3,14 +3,14 @@
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.committed_batches import committed_batches
-from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
-from mirrord.kafka.client.range_reader import ReadBatch, Stretches
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.displaced import within as within_ordinals
@@ -235,24 +235,11 @@ async def _written_by_others(
     """Return what other clients have written with the keys of missing records from the target offset `wanted.start` on.
     Records of aborted and open transactions do not count: the cleaner removes nothing because of them."""
     foreign: dict[Hashable, _Last] = {}
-    async with aclosing(_committed(target, wanted)) as batches:
+    log, partition, asks = target
+    async with aclosing(committed_batches(log, asks, partition, wanted.start, wanted.end)) as batches:
         async for batch in batches:
             await asyncio.sleep(0)
             if not is_own(batch.header, wanted.producer_id):
                 epoch = -1 if batch.is_old else batch.header.leader_epoch
                 foreign.update((each.key, _Last(each.offset, epoch)) for each in batch.records() if each.key in missing)
     return foreign
-
-
-async def _committed(target: ReadableLog, wanted: AskRebuild) -> AsyncGenerator[ReadBatch, None]:
-    """Yield the committed batches of the target from `wanted.start` up to the end of the log. During the read, the
-    cleaner may have removed the record that superseded a missing one, because an even later record has the same key.
-    Reading therefore continues up to the new end."""
-    start, end = wanted.start, wanted.end
-    while start < end:
-        stable = await last_stable_offset(target[2], target[1])
-        async with aclosing(committed_batches(target[0], target[1], start, stable, end)) as batches:
-            async for batch in batches:
-                yield batch
-        start = end
-        end, _ = await bounds(target[2], target[1])

@@ -1,7 +1,8 @@
 """Which of the records that a compacted target lacks must not be copied again, because newer ones of their keys were
 copied or are in the target."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -38,14 +39,15 @@ async def found(
     start: int = 0,
     end: int = 200,
     stable: int = 200,
+    log: FakeLog | None = None,
 ) -> NewerCopies:
     """The ledger maps each ordinal below `first` to the source offset 100 higher. `own` are the lane's batches in the
-    target from `start` to `end`, and `standing` is what they contain."""
+    target from `start` to `end`, and `standing` is what they contain. `log` replaces the target."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 100),), epochs=((0, 4),)))
     for each in facts:
         play.fold(each)
-    originals, copies = FakeLog(list(source), 200, 200), FakeLog(list(target), 200, stable, begin=start)
+    originals, copies = FakeLog(list(source), 200, 200), log or FakeLog(list(target), 200, stable, begin=start)
     sides = [(as_any(each), PARTITION, as_any(each)) for each in (originals, copies)]
     wanted = AskRebuild(1, PRODUCER, first, start, end, earlier=earlier, acknowledged=acknowledged, is_cut=is_cut)
     if standing is None:
@@ -126,6 +128,44 @@ async def test_the_target_is_read_up_to_its_present_end() -> None:
     written since."""
     located = Located((), (), ((5, 6),), 9)
     assert await found([written(5, "a")], [written(50, "a")], located, end=40) == NewerCopies((), ((5, 6),))
+
+
+@dataclass
+class GrowingLog(FakeLog):
+    """A log to which something is written between two questions about its end."""
+
+    writes: Callable[["GrowingLog"], None] = lambda _: None
+
+    def bounds(self, partition: object, epoch: int, report: Callable[[int, int, int], None]) -> None:
+        self.writes(self)
+        super().bounds(partition, epoch, report)
+
+
+async def test_other_clients_that_write_all_the_time_do_not_hold_the_search_up() -> None:
+    """STANDSTILL. The target was read up to an end that had moved on each time."""
+
+    def write(log: GrowingLog) -> None:
+        log.batches.append(written(log.end, "x" * 10))
+        log.end = log.stable = log.end + 10
+        assert log.end < 500, "the search does not end"
+
+    log = GrowingLog([written(3, "a")], 40, 40, writes=write)
+    answer = await found([written(5, "a")], [], Located((), (), ((5, 6),), 9), log=log, end=40)
+    assert answer == NewerCopies((), ((5, 6),))
+
+
+async def test_a_transaction_may_be_committed_during_the_search() -> None:
+    """OLDER VALUE. It was open when its records were read."""
+
+    def commit(log: GrowingLog) -> None:
+        if log.end == 40:
+            log.batches.append(marker(40, OTHER, commit=True))
+            log.end = log.stable = 41
+
+    opened = written(39, "a", attributes=TRANSACTIONAL, producer=(OTHER, 0))
+    log = GrowingLog([opened], 40, 39, writes=commit)
+    answer = await found([written(5, "a")], [], Located((), (), ((5, 6),), 9), log=log, end=40)
+    assert answer == NewerCopies((), ((5, 6),))
 
 
 @pytest.mark.parametrize(
