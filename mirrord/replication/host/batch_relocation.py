@@ -229,17 +229,18 @@ class BatchRelocation:
         return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
     async def _standing(
-        self, wanted: AskRebuild, own: list[OwnBatch]
+        self, wanted: AskRebuild, own: list[OwnBatch], *, timed: bool = True
     ) -> tuple[bool, list[TargetBatch], list[Interval]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
         Return whether the records on the target have the timestamps of the source records. Also return the contents of
         all batches that have records with the ordinal `wanted.first` or higher, and the target offsets [start, end)
-        that no batch of any client contains.
+        that no batch of any client contains. If only some of the records have the timestamps of the source, because the
+        topic has begun to set them, the contents do not include timestamps (`timed` is not set).
         """
         standing: list[TargetBatch] = []
         bare: list[Interval] = []
-        timed, size, behind = True, 0, wanted.start
+        size, behind = 0, wanted.start
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
             header = batch.header
             bare += [(behind, header.base_offset)] if behind < header.base_offset else []
@@ -253,9 +254,11 @@ class BatchRelocation:
             cut = max(wanted.first - ordinal, 0)
             if cut >= count:
                 continue
-            if standing and timed != (not header.attributes & LOG_APPEND_TIME):
-                raise Unplaced("only some of the records on the target have the timestamps of the source")
-            timed = not header.attributes & LOG_APPEND_TIME
+            if timed and header.attributes & LOG_APPEND_TIME:
+                if standing:
+                    own.clear()
+                    return await self._standing(wanted, own, timed=False)
+                timed = False
             size = _bounded(size + count)
             contents: list[Hashable] = [None] * count
             for record in _decode(batch):

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
-from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import LOG_APPEND_TIME, TRANSACTIONAL
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import AnyFact, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
@@ -360,3 +360,15 @@ async def test_a_decision_to_skip_a_record_applies_although_a_later_one_with_its
     later = SourceRun(LANE, 1, (Run(1, 2),), (Verdict(1, 2, "skipped"),))
     located = await compared(source, target, 3, *sought, later, is_compacted=True)
     assert (located.missing, located.left_out) == (((1, 2),), ())
+
+
+async def test_the_target_topic_may_have_begun_to_set_the_timestamps() -> None:
+    """NEEDLESS HALT. The topic's `message.timestamp.type` has changed between two batches of the lane."""
+    source = [written(0, "ab", time_ms=1), written(2, "cd", time_ms=2)]
+    later = written(2, "c", producer=(PRODUCER, 2), attributes=LOG_APPEND_TIME, time_ms=50)
+    first = written(0, "ab", producer=(PRODUCER, 0), time_ms=1)
+    last = written(3, "d", producer=(PRODUCER, 3), time_ms=2)
+    for target in ([first, later, last], [first, later]):
+        end = target[-1].header.last_offset + 1
+        located = await compared(source, target, end, is_compacted=False)
+        assert (located.runs, located.missing, located.next_offset) == ((Run(0, 0),), (), end)
