@@ -235,12 +235,13 @@ def _fill(
     """Assign offsets to the records that were removed from the source. If there are exactly as many free offsets as
     records, these are their offsets. There are more if the cleaner of the source had removed other records before the
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
-    order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). If more than
-    one record may have been sent under one of the ordinals, the result contains None for each of them. It also does if
-    the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger. If the
-    source still has records at the offsets of removed ones, the result contains None only for these. What the source
-    still has near these offsets counts as missing, and its keys are looked up in the target: the cleaner has removed a
-    record only if the target has a newer one with the same key."""
+    order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). The
+    result contains None for ordinals under which more than one record may have been sent. If there are such ordinals,
+    or if the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger, the
+    result contains None for each of the ordinals. If the source still has records at the offsets of removed ones, the
+    result contains None only for these. What the source still has near these offsets counts as missing, and its keys
+    are looked up in the target: the cleaner has removed a record only if the target has a newer one with the same
+    key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
@@ -258,7 +259,7 @@ def _fill(
                 raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
             offsets += named or [None] * len(gap)
         elif is_open:
-            offsets += [None] * len(gap)
+            offsets += named or [None] * len(gap)
         elif gap:
             within = (
                 left >= 0 and batches[left] == batches[right - 1],
@@ -300,20 +301,21 @@ def _named_between(
     `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
     follows. The target's cleaner has removed the records of the ordinals `cleaned`. If the source has a record at the
     offset of such an ordinal, this may be the removed one or another one, and the result contains None for the ordinal.
+    It also contains None for ordinals under which more than one record may have been sent (`LedgerAnswers.opens`).
 
-    Return None and the reason if more than one record may have been sent under one of the ordinals
-    (`LedgerAnswers.opens`), if the offsets are not between those of the records around them, or if the source has
+    Return None and the reason if the offsets are not between those of the records around them, or if the source has
     another record or a batch that is not copied at one of them: the ledger is then wrong about these ordinals.
     """
     offsets: list[int | None] = []
     last = after
     end = following if following >= 0 else source.searched.end
     for ordinal in ordinals:
+        if ledger.opens(ordinal):
+            offsets.append(None)
+            continue
         offset = ledger.named(ordinal)
         if offset is None:
             return None, f"the ledger has no source offset for ordinal {ordinal}"
-        if ledger.opens(ordinal):
-            return None, f"more than one record may have been sent under ordinal {ordinal}"
         if not last < offset < end:
             return None, f"source offset {offset} of ordinal {ordinal} in the ledger is not between {last} and {end}"
         is_there = source.has(offset)

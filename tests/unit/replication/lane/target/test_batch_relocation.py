@@ -117,6 +117,20 @@ def test_ordinals_under_which_other_records_may_have_been_sent_stay_open() -> No
     assert (located.missing, located.next_offset) == ((), 5)
 
 
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_records_beside_those_of_open_ordinals_keep_their_mapped_offsets(*, cleaned: bool) -> None:
+    """LIE. The source has deleted all records. Several may have been sent under ordinal 2. Those of ordinals 0, 1 and 3
+    were reported as lost, although the target has them at the offsets in the ledger."""
+    standing = [TargetBatch(0, "ab"), TargetBatch(2, (None if cleaned else "x", "d"))]
+    ledger = LedgerAnswers(lambda ordinal: ordinal == 2, (0, 1, 7, 3).__getitem__)
+    located = locate(standing, source("e", 4), [], -1, Range(0, 5), ledger)
+    assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
+    # The ledger is wrong about ordinal 3.
+    ledger = LedgerAnswers(lambda ordinal: ordinal == 2, (0, 1, 7, 1).__getitem__)
+    located = locate(standing, source("e", 4), [], -1, Range(0, 5), ledger)
+    assert (located.runs, located.open) == ((), ((0, 4),))
+
+
 def test_records_that_neither_log_holds_stay_open() -> None:
     """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
     standing, left = [TargetBatch(0, ("a", None, "c"))], source("de", 3)
