@@ -130,9 +130,8 @@ class BatchRelocation:
         if rebuilt_verdicts.has_gaps(record, wanted.first, own, located) and not _is_compacted(originals):
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         unclear: Sequence[Interval] = ()
-        sought = without_left_out(record, located if may_be_compacted else _beside_cleaned(located))
-        if is_filtered and wanted.acknowledged:
-            sought = without_filtered(record, wanted.first, wanted.acknowledged[-1][0], sought)
+        sought = located if may_be_compacted else _beside_cleaned(located)
+        sought = _undecided(record, wanted, sought, is_filtered=is_filtered)
         if sought.missing:
             batches = Batches(own, standing, bare)
             try:
@@ -313,6 +312,15 @@ def _refuse_uncommitted(
         for at, content in enumerate(batch.contents):
             if content in doubtful:
                 raise Unplaced(f"ordinal {batch.first + at} is a copy of a record that is not committed")
+
+
+def _undecided(record: LaneRecord, wanted: AskRebuild, located: Located, *, is_filtered: bool) -> Located:
+    """Return the result of the search without those missing records that the lane does not append because of a decision
+    in the ledger. Whether the target has newer ones makes no difference for them."""
+    left = without_left_out(record, located)
+    if not is_filtered or not wanted.acknowledged:
+        return left
+    return without_filtered(record, wanted.first, wanted.acknowledged[-1][0], left)
 
 
 def _beside_cleaned(located: Located) -> Located:
