@@ -36,7 +36,7 @@ from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
 from mirrord.model.names import TopicPartition
-from mirrord.replication.lane.target.batch_relocation import Unplaced
+from mirrord.replication.lane.source.record_search import Unplaced
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 MOST_RECORDS = 2_000_000

@@ -30,7 +30,7 @@ from mirrord.ledger.offset_map import CopiedPosition as Mark
 from mirrord.ledger.offset_map import LaneMap
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.replication.lane.target.batch_relocation import Unplaced
+from mirrord.replication.lane.source.record_search import Unplaced
 
 SEEDS = st.integers(0, 2**32)
 LANE = LaneKey(TopicId("s" * 22), 0, TopicId("t" * 22)).id

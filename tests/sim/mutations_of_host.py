@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mirrord.replication.host import batch_relocation, batch_verification, own_batch_scan, superseded_lookup
 from mirrord.replication.lane.signals import AskScan, LaneRecord, OwnBatch
-from mirrord.replication.lane.target.batch_relocation import Range
+from mirrord.replication.lane.source.record_search import Range
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededJudge
 from tests.sim import comparing

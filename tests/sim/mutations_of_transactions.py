@@ -65,12 +65,12 @@ def committed_records_of_others_supersede_nothing(patch: pytest.MonkeyPatch) -> 
 
 
 def a_lookup_ends_at_an_open_transaction(patch: pytest.MonkeyPatch) -> None:
-    true = lookup.committed_batches
+    true = committed_batches.unaborted_batches
 
-    def committed(log: Any, partition: Any, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        return true(log, partition, start, stable, min(stable, end))
+    def unaborted(log: Any, partition: Any, start: int, stable: int, end: int, log_end: int) -> AsyncIterator[Any]:
+        return true(log, partition, start, stable, min(stable, end), log_end)
 
-    patch.setattr(lookup, "committed_batches", committed)
+    patch.setattr(committed_batches, "unaborted_batches", unaborted)
 
 
 def no_transaction_ends_above_an_open_one(patch: pytest.MonkeyPatch) -> None:

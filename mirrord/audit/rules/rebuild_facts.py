@@ -22,7 +22,7 @@ from mirrord.ledger.facts.core import (
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
-from mirrord.replication.lane.target.batch_relocation import Unplaced
+from mirrord.replication.lane.source.record_search import Unplaced
 
 GRANT = 1
 RUNS_AT_ONCE = 5_000

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import Interval, uncovered
-from mirrord.replication.lane.target.batch_relocation import Unplaced
+from mirrord.replication.lane.source.record_search import Unplaced
 
 LOOK_AROUND = 1_000
 """The first iteration compares this many more source records than there are copied records with unknown positions.

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mirrord.audit.rules.rebuild_placement import GONE, NOWHERE, CopiedRecords, OriginalRecords, Placed
-from mirrord.replication.lane.target.batch_relocation import Unplaced
+from mirrord.replication.lane.source.record_search import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000

@@ -6,11 +6,14 @@ Above it, there may be records without a transaction, and records of transaction
 record belongs is determined from the markers in the log.
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal, Protocol, TypeVar
 
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 
@@ -37,17 +40,32 @@ class ReadsLog(Protocol[PartitionT_contra]):
 
 
 async def committed_batches(
-    log: ReadsLog[PartitionT_contra], partition: PartitionT_contra, start: int, stable: int, end: int
+    log: ReadsLog[PartitionId], asks: Asks, partition: PartitionId, start: int, end: int
 ) -> AsyncGenerator[ReadBatch, None]:
-    """Yield the batches between the offsets `start` and `end` that hold committed records. `stable` is the last stable
-    offset. Omit markers, and batches of transactions that are aborted or open at `end`.
+    """Yield the batches that hold committed records, from the offset `start` up to `end` and beyond. Omit markers, and
+    batches of transactions that are aborted or open. Other clients may write to the log.
+
+    During the read, the log cleaner may remove a record because a later one has the same key. Whatever has been written
+    in the meantime is therefore read as well. If a transaction was open, reading continues at its first batch, so some
+    batches may be yielded again. Clients may write all the time, so reading ends when more than half as much has been
+    written as before: either the reader has caught up, or it never would.
 
     Raises ReadFailed if the log cannot be read at the moment, and ValueError if a marker cannot be read.
     """
-    async with aclosing(unaborted_batches(log, partition, start, stable, end, end)) as batches:
-        async for batch, fate in batches:
-            if fate == "committed":
-                yield batch
+    grown = sys.maxsize
+    while start < end:
+        stable, opened = await last_stable_offset(asks, partition), end
+        async with aclosing(unaborted_batches(log, partition, start, stable, end, end)) as batches:
+            async for batch, fate in batches:
+                if fate == "committed":
+                    yield batch
+                else:
+                    opened = min(opened, batch.header.base_offset)
+        former, (present, _) = grown, await bounds(asks, partition)
+        grown = present - end
+        if not 0 < grown <= former // 2:
+            return
+        start, end = opened, present
 
 
 async def unaborted_batches(

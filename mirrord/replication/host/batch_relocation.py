@@ -21,14 +21,14 @@ from mirrord.model.intervals import Interval, ranges, within
 from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_copies
 from mirrord.replication.host.unwritten_records import unwritten
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
-from mirrord.replication.lane.source.missing_from_target import without_superseded
+from mirrord.replication.lane.source.missing_from_target import (
+    without_filtered,
+    without_left_out,
+    without_superseded,
+)
+from mirrord.replication.lane.source.record_search import LedgerAnswers, Range, SourceBatch, TargetBatch, Unplaced
 from mirrord.replication.lane.target import rebuilt_verdicts
 from mirrord.replication.lane.target.batch_relocation import (
-    LedgerAnswers,
-    Range,
-    SourceBatch,
-    TargetBatch,
-    Unplaced,
     covered_below,
     explained_until,
     last_below,
@@ -122,7 +122,7 @@ class BatchRelocation:
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
             named = record.source_runs.offset_of
-            ledger = LedgerAnswers(opens, named, explained, wanted.confirmed, is_filtered, removed)
+            ledger = LedgerAnswers(opens, named, explained, wanted.confirmed, is_filtered, removed, timed)
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -131,6 +131,7 @@ class BatchRelocation:
             located = msgspec.structs.replace(located, source_compacts=await source_compacts() is not False)
         unclear: Sequence[Interval] = ()
         sought = located if may_be_compacted else _beside_cleaned(located)
+        sought = _undecided(record, wanted, sought, is_filtered=is_filtered)
         if sought.missing:
             batches = Batches(own, standing, bare)
             try:
@@ -227,17 +228,18 @@ class BatchRelocation:
         return lambda ordinal: opens(ordinal) or any(start <= ordinal < behind for start, behind in absent)
 
     async def _standing(
-        self, wanted: AskRebuild, own: list[OwnBatch]
+        self, wanted: AskRebuild, own: list[OwnBatch], *, timed: bool = True
     ) -> tuple[bool, list[TargetBatch], list[Interval]]:
         """Read the lane's batches from the target, and append an `OwnBatch` for each of them to `own`.
 
         Return whether the records on the target have the timestamps of the source records. Also return the contents of
         all batches that have records with the ordinal `wanted.first` or higher, and the target offsets [start, end)
-        that no batch of any client contains.
+        that no batch of any client contains. If only some of the records have the timestamps of the source, because the
+        topic has begun to set them, the contents do not include timestamps (`timed` is not set).
         """
         standing: list[TargetBatch] = []
         bare: list[Interval] = []
-        timed, size, behind = True, 0, wanted.start
+        size, behind = 0, wanted.start
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
             header = batch.header
             bare += [(behind, header.base_offset)] if behind < header.base_offset else []
@@ -251,9 +253,11 @@ class BatchRelocation:
             cut = max(wanted.first - ordinal, 0)
             if cut >= count:
                 continue
-            if standing and timed != (not header.attributes & LOG_APPEND_TIME):
-                raise Unplaced("only some of the records on the target have the timestamps of the source")
-            timed = not header.attributes & LOG_APPEND_TIME
+            if timed and header.attributes & LOG_APPEND_TIME:
+                if standing:
+                    own.clear()
+                    return await self._standing(wanted, own, timed=False)
+                timed = False
             size = _bounded(size + count)
             contents: list[Hashable] = [None] * count
             for record in _decode(batch):
@@ -308,6 +312,15 @@ def _refuse_uncommitted(
         for at, content in enumerate(batch.contents):
             if content in doubtful:
                 raise Unplaced(f"ordinal {batch.first + at} is a copy of a record that is not committed")
+
+
+def _undecided(record: LaneRecord, wanted: AskRebuild, located: Located, *, is_filtered: bool) -> Located:
+    """Return the result of the search without those missing records that the lane does not append because of a decision
+    in the ledger. Whether the target has newer ones makes no difference for them."""
+    left = without_left_out(record, located)
+    if not is_filtered or not wanted.acknowledged:
+        return left
+    return without_filtered(record, wanted.first, wanted.acknowledged[-1][0], left)
 
 
 def _beside_cleaned(located: Located) -> Located:

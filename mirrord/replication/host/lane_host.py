@@ -195,11 +195,11 @@ class LaneHost:
         from its previous holder's handoff checkpoint."""
         record = self._record(hosted)
         former = hosted.assignment.former_under(record.grant if record is not None else 0)
-        hosted.started = True
         hosted.lane.limits = self._limits
         known = (record, self._store.state.progress.get(hosted.lane.id))
         holder, left = record.times if record is not None else (0, 0), former == "left"
         barrier_s, times = self._setup.barrier_s(former, holder), self._setup.times(former, holder)
+        hosted.started = True
         hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
 
     def hosted(self, lane: LaneId) -> HostedLane | None:

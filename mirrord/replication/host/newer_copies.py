@@ -3,14 +3,14 @@
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.committed_batches import committed_batches
-from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
-from mirrord.kafka.client.range_reader import ReadBatch, Stretches
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.displaced import within as within_ordinals
@@ -19,8 +19,9 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch
 from mirrord.replication.lane.source.copied_pieces import mapped, ordinal_of
 from mirrord.replication.lane.source.missing_from_target import superseded_before
+from mirrord.replication.lane.source.record_search import LedgerAnswers, TargetBatch
 from mirrord.replication.lane.source.recorded_epochs import is_of_another_epoch
-from mirrord.replication.lane.target.batch_relocation import LedgerAnswers, TargetBatch, covered_below
+from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.existing_copies import is_own
 from mirrord.replication.lane.target.rebuilt_verdicts import placed
 from mirrord.replication.lane.target.relocation_result import Located
@@ -86,9 +87,13 @@ async def newer_copies(
     removed_from = begin if wanted.earlier or wanted.is_cut else _removed_from(wanted, batches, begin)
     superseded, unclear = missing.superseded, set[int]()
     for key, last in foreign.items():
-        for offset in missing.by_key[key]:
+        is_older = False
+        for offset in reversed(missing.by_key[key]):
             epoch = missing.acknowledged.get(offset)
-            if offset in missing.gave_way or (epoch is not None and last.leader_epoch > epoch >= 0):
+            is_newer = epoch is not None and last.leader_epoch > epoch >= 0
+            # A record is also superseded if a later one with the same key is.
+            is_older = is_older or offset in missing.gave_way or is_newer
+            if is_older:
                 superseded.add(offset)
             elif epoch is not None or last.offset >= removed_from:
                 unclear.add(offset)
@@ -230,24 +235,11 @@ async def _written_by_others(
     """Return what other clients have written with the keys of missing records from the target offset `wanted.start` on.
     Records of aborted and open transactions do not count: the cleaner removes nothing because of them."""
     foreign: dict[Hashable, _Last] = {}
-    async with aclosing(_committed(target, wanted)) as batches:
+    log, partition, asks = target
+    async with aclosing(committed_batches(log, asks, partition, wanted.start, wanted.end)) as batches:
         async for batch in batches:
             await asyncio.sleep(0)
             if not is_own(batch.header, wanted.producer_id):
                 epoch = -1 if batch.is_old else batch.header.leader_epoch
                 foreign.update((each.key, _Last(each.offset, epoch)) for each in batch.records() if each.key in missing)
     return foreign
-
-
-async def _committed(target: ReadableLog, wanted: AskRebuild) -> AsyncGenerator[ReadBatch, None]:
-    """Yield the committed batches of the target from `wanted.start` up to the end of the log. During the read, the
-    cleaner may have removed the record that superseded a missing one, because an even later record has the same key.
-    Reading therefore continues up to the new end."""
-    start, end = wanted.start, wanted.end
-    while start < end:
-        stable = await last_stable_offset(target[2], target[1])
-        async with aclosing(committed_batches(target[0], target[1], start, stable, end)) as batches:
-            async for batch in batches:
-                yield batch
-        start = end
-        end, _ = await bounds(target[2], target[1])

@@ -106,13 +106,16 @@ class Replicator(LeasedWorker):
         if self._host is None or self._lease.lost.is_set():
             return
         added: list[HostedLane] = []
-        for assignment in lanes:
-            self._attempts += 1
-            hosted = self._host.add(assignment, f"{self.name}/{self._attempts}")
-            if hosted is not None:
-                added.append(hosted)
-        if added:
-            self._tasks.keep(partial(self._start, self._host, added))
+        try:
+            for assignment in lanes:
+                self._attempts += 1
+                hosted = self._host.add(assignment, f"{self.name}/{self._attempts}")
+                if hosted is not None:
+                    added.append(hosted)
+        finally:
+            # After an unexpected error, the next assignment would leave out the lanes that have been added.
+            if added:
+                self._tasks.keep(partial(self._start, self._host, added))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
         """Drain lanes and stop hosting them. For each lane, return whether it was left cleanly.
@@ -203,7 +206,7 @@ class Replicator(LeasedWorker):
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)
-        self._start_now(host, [hosted for hosted in added if self._knows(hosted)])
+        error = self._start_now(host, [hosted for hosted in added if self._knows(hosted)])
         late = [hosted for hosted in added if not hosted.started]
         while late:
             try:
@@ -213,7 +216,9 @@ class Replicator(LeasedWorker):
                 await self._clock.sleep(_RETRY_S)
             except MirrordError:
                 return  # the ledger can no longer be read, so the lease is lost, too
-        self._start_now(host, late)
+        error = self._start_now(host, late) or error
+        if error is not None:
+            raise error
 
     def _knows(self, hosted: HostedLane) -> bool:
         """Return whether the lane can start from its last holder's handoff checkpoint at once, before the rest of the
@@ -221,13 +226,20 @@ class Replicator(LeasedWorker):
         assignment, record = hosted.assignment, self._store.state.lanes.get(hosted.lane.id)
         return assignment.former == "left" and is_last(assignment.word, record)
 
-    def _start_now(self, host: LaneHost, lanes: Sequence[HostedLane]) -> None:
+    def _start_now(self, host: LaneHost, lanes: Sequence[HostedLane]) -> Exception | None:
+        """Start lanes. If some of them cannot be started, the others start nevertheless. Return the first error."""
+        first: Exception | None = None
         for hosted in lanes:
             if hosted.started:
                 continue
-            if hosted.journey is not None:
-                hosted.journey.passes("ledger")
-            host.start(hosted)
+            try:
+                if hosted.journey is not None:
+                    hosted.journey.passes("ledger")
+                host.start(hosted)
+            except Exception as error:
+                log.exception("lane_not_started", lane=hosted.lane.id)
+                first = first or error
+        return first
 
     async def _watch_lease(self) -> None:
         await self._lease.lost.wait()

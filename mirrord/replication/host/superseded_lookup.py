@@ -324,18 +324,12 @@ class SupersededLookup:
         start = 0 if is_lost else min(each.above for each in asked.missing)
         end, begin = await bounds(self._target_asks, self._target_partition)
         start, end = max(start, begin), max(end, asked.end)
-        # During the read, the cleaner may have removed the record that superseded a missing one, because an even later
-        # record has the same key. Reading therefore continues up to the new end of the log.
-        while start < end:
-            stable = await last_stable_offset(self._target_asks, self._target_partition)
-            async for batch in committed_batches(self._target, self._target_partition, start, stable, end):
-                header = batch.header
-                is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
-                for record in await _decoded(batch):
-                    at = (header.base_sequence + record.offset - header.base_offset) % SEQUENCES if is_own else -1
-                    judge.see(record.offset, record.key, record.time_ms, header.leader_epoch, at)
-            start = end
-            end, _ = await bounds(self._target_asks, self._target_partition)
+        async for batch in committed_batches(self._target, self._target_asks, self._target_partition, start, end):
+            header = batch.header
+            is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
+            for record in await _decoded(batch):
+                at = (header.base_sequence + record.offset - header.base_offset) % SEQUENCES if is_own else -1
+                judge.see(record.offset, record.key, record.time_ms, header.leader_epoch, at)
 
     async def _see_appended(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
         """Read the originals of records that were appended to the target, because the target's log cleaner may already

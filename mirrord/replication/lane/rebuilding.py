@@ -61,6 +61,7 @@ from mirrord.replication.lane.source.missing_from_target import (
     are_in_another_log,
     epochs_of_superseded,
     may_be_cleaned,
+    without_filtered,
     without_left_out,
     without_undecided,
 )
@@ -265,10 +266,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     looked_up = _displaced_after(lane, read.next_ordinal) if answer.compacts else ()
     if looked_up and not _keep_offsets(lane, looked_up, read, located):
         which = f"ordinals {looked_up[0].first} to {looked_up[-1].last}"
-        return _stay(
-            lane,
-            f"the copy is compacted and no longer has {which}, and the new map would give them other source offsets",
-        )
+        why = f"the copy is compacted and no longer has {which}, and the new map would give them other source offsets"
+        return _stay(lane, why)
     lane.resume_ordinal = read.next_ordinal
     # If only a lookup indicates that the last ordinals were appended, they are looked up again. For this, the lane
     # reads the log after its last batch.
@@ -290,6 +289,7 @@ def _unclear(lane: Lane, record: LaneRecord, answer: RebuildAnswer, located: Loc
     """Return the source offsets of missing records that a compacted target may have had, if other clients have written
     their keys and it is not known which records are newer."""
     first = lane.comparison.differs.first if lane.comparison.differs is not None else 0
+    located = without_filtered(record, first, known_until(lane), located) if lane.has_policies else located
     cleaned = may_be_cleaned(record, first, located) if answer.compacts else ()
     unclear = [part for whole in cleaned for part in intervals.within(whole, answer.unclear)]
     returned = ReturnedBatches(intervals.joined(lane.log.reassigned), answer.own, lane.log.end)

@@ -17,8 +17,9 @@ from mirrord.replication.lane.signals import OwnBatch
 from mirrord.replication.lane.source.copied_pieces import highest_copied, mapped
 from mirrord.replication.lane.source.declared_runs import decided_below
 from mirrord.replication.lane.source.left_out_ranges import LeftOut, left_out
+from mirrord.replication.lane.source.record_search import SourceBatch
 from mirrord.replication.lane.source.recorded_epochs import epoch_at
-from mirrord.replication.lane.target.batch_relocation import LOOK_AROUND, SourceBatch, replaced
+from mirrord.replication.lane.target.batch_relocation import LOOK_AROUND, replaced
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -94,6 +95,13 @@ def _filtered(record: LaneRecord) -> Iterator[LeftOut]:
         yield LeftOut(each.start, each.end, each.reason, earliest, latest)
 
 
+def without_filtered(record: LaneRecord, first: int, until: int, located: Located) -> Located:
+    """Return the result of a search in a lane with a filter, without those missing records that the filter has excluded
+    according to the ledger. All ordinals below `until` were acknowledged, so the ledger explains all offsets between
+    those of their records."""
+    return _without(located, _between(record, first, until))
+
+
 def without_undecided(
     record: LaneRecord, first: int, until: int, placed: Sequence[Interval], located: Located
 ) -> Located | None:
@@ -101,10 +109,10 @@ def without_undecided(
 
     The result ends before the first missing record on which the ledger has no decision: the lane reads it again, and
     asks the filter. `placed` contains the source offsets of the target's records from the ordinal `first` onward. If
-    some of them are after that record, the lane would copy them a second time. In this case, return None. All ordinals
-    below `until` were acknowledged, so the ledger explains all offsets between those of their records.
+    some of them are after that record, the lane would copy them a second time. In this case, return None. `until` is
+    that of `without_filtered`.
     """
-    decided = _without(located, _between(record, first, until))
+    decided = without_filtered(record, first, until, located)
     kept = list(_kept(record, first, max(until, decided_below(record)), located))
     missing = decided.missing
     begin = min((start for whole in missing for start, _ in uncovered(whole, kept)), default=located.next_offset)

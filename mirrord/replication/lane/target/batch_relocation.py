@@ -11,18 +11,27 @@ A record that the source no longer has, or that the target's log cleaner has rem
 """
 
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Reason, Verdict
-from mirrord.model.intervals import Interval, contain, joined, ranges, uncovered, within
+from mirrord.model.intervals import Interval, contain, joined, ranges
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped as standing_pieces
 from mirrord.replication.lane.source.last_copied import judged_from
+from mirrord.replication.lane.source.record_search import (
+    NO_LEDGER,
+    LedgerAnswers,
+    Range,
+    SourceBatch,
+    SourceRecords,
+    TargetBatch,
+    Unplaced,
+    search,
+)
 from mirrord.replication.lane.source.recorded_epochs import Epochs, is_of_another_epoch, is_truncated
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
@@ -33,65 +42,6 @@ _DECIDED: tuple[Reason, ...] = ("filtered", "rejected")
 LOOK_AROUND = 1_000
 """Number of records that are searched before and after the mapped offsets. The records that two holders read from the
 source are expected to differ by at most this number."""
-
-
-class TargetBatch(NamedTuple):
-    """One of the lane's own batches in the target: the ordinal of its first record, and the content of each record. The
-    content is None for a record that the target's log cleaner has removed."""
-
-    first: int
-    contents: Sequence[Hashable]
-
-    @property
-    def last(self) -> int:
-        """The ordinal of the batch's last record."""
-        return self.first + len(self.contents) - 1
-
-
-class SourceBatch(NamedTuple):
-    """A source batch: its offsets [start, end), and the contents of its records by offset. If the batch is not copied,
-    `contents` is empty."""
-
-    start: int
-    end: int
-    contents: Mapping[int, Hashable]
-    left_out: Reason | None = None
-    """Why the batch is not copied, or None if it is copied."""
-    epoch: int = -1
-    """The leader epoch of the batch, or -1 if it has none."""
-
-
-class LedgerAnswers(NamedTuple):
-    """What `locate` needs to know from the ledger."""
-
-    opens: Callable[[int], bool] = lambda _: False
-    """Returns whether the record of an ordinal must be left unplaced if the source no longer has that record."""
-    named: Callable[[int], int | None] = lambda _: None
-    """Returns the source offset to which the ledger maps an ordinal."""
-    explained: int = 0
-    """The result of `explained_until`."""
-    confirmed: Sequence[Interval] = ()
-    """Ordinals [start, end) to which `named` is known to assign the right offsets."""
-    is_filtered: bool = False
-    """Whether the lane has a filter. The records of a batch then need not be consecutive in the source."""
-    removed: int = 0
-    """Number of ordinals after the last one in the target that a compacted target has had. Their records are the next
-    ones that the source still has."""
-
-
-_NO_LEDGER = LedgerAnswers()
-
-
-class Unplaced(Exception):
-    """Raised when there is no way, or more than one way, to assign source offsets to the target's records. The message
-    says why."""
-
-
-class Range(NamedTuple):
-    """A range of source offsets: [start, end)."""
-
-    start: int
-    end: int
 
 
 def search_range(record: LaneRecord, first: int, last: int, *, is_filtered: bool = False) -> Range:
@@ -194,73 +144,13 @@ def replaced(
                     yield ordinal + begin - offset, ordinal + behind - offset
 
 
-class _Source:
-    """The source's records in order, and the offsets of source batches that are not copied."""
-
-    def __init__(self, originals: Sequence[SourceBatch], searched: Range) -> None:
-        self.searched = searched
-        self.offsets: list[int] = []
-        self.contents: list[Hashable] = []
-        self.uncopied = joined((each.start, each.end) for each in originals if each.left_out is not None)
-        self.uncopied_offsets = sum(end - start for start, end in self.uncopied)
-        for each in originals:
-            for offset in sorted(each.contents):
-                if searched.start <= offset < searched.end:
-                    self.offsets.append(offset)
-                    self.contents.append(each.contents[offset])
-        counts = Counter(self.contents)
-        self.known = counts.keys()
-        self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
-
-    def has(self, offset: int) -> bool:
-        """Return whether the source has a record at this offset."""
-        at = bisect_left(self.offsets, offset)
-        return at < len(self.offsets) and self.offsets[at] == offset
-
-    def holds(self, content: Hashable, offset: int) -> bool:
-        """Return whether the source has a record with this content at this offset."""
-        return self.has(offset) and self.contents[bisect_left(self.offsets, offset)] == content
-
-    def places(self, wanted: int, after: int, following: int, within: tuple[bool, bool]) -> list[int] | None:
-        """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
-        `following`. Return None if they cannot be determined.
-
-        `following` is -1 if no record follows. `within` contains two values: whether the removed records are in the
-        same target batch as the record before them, and whether they are in the same one as the record after them.
-        This matters because only records within one target batch are consecutive in the source.
-        """
-        at = bisect_right(self.offsets, after)
-        next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
-        at = bisect_left(self.offsets, following) - 1
-        last_one = self.offsets[at] if at >= 0 else self.searched.start - 1
-        ends = next_one if following < 0 else min(following, next_one)
-        tries = [(after, ends)] if following < 0 or after < following <= next_one else []
-        if within[0]:
-            tries.append((after, ends if following > after else next_one))
-        if within[1]:
-            tries.append((max(after, last_one) if after < following else last_one, following))
-        for low, high in tries:
-            if high - low - 1 <= wanted + self.uncopied_offsets:
-                places = self._removed_between(low + 1, high)
-                if sum(end - start for start, end in places) == wanted:
-                    return [offset for start, end in places for offset in range(start, end)]
-        return None
-
-    def _removed_between(self, start: int, end: int) -> list[Interval]:
-        """Return the offsets in [start, end) whose records were removed. The source has no record at these offsets, and
-        no uncopied source batch contains them."""
-        at = bisect_left(self.offsets, start)
-        records = [(offset, offset + 1) for offset in self.offsets[at : bisect_left(self.offsets, end)]]
-        return [*uncovered((start, end), [*records, *within((start, end), self.uncopied)])]
-
-
 def locate(
     standing: Sequence[TargetBatch],
     originals: Sequence[SourceBatch],
     covered: Sequence[Range],
     before: int,
     searched: Range,
-    ledger: LedgerAnswers = _NO_LEDGER,
+    ledger: LedgerAnswers = NO_LEDGER,
 ) -> Located:
     """Return the source offset of each ordinal. Also return the source offsets of records that are in the target twice,
     and of records that the target lacks.
@@ -269,10 +159,9 @@ def locate(
     in `searched`. `covered` contains the source offsets of lower ordinals, and `before` is the offset of the highest of
     these ordinals. Raises `Unplaced` if the offsets cannot be determined.
     """
-    source = _Source(originals, searched)
+    source = SourceRecords(originals, searched, standing, is_timed=ledger.is_timed)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    search = _alone if ledger.is_filtered else _anchored
-    found = [_confirmed(source, batch, search(source, batch, ledger), ledger) for batch in standing]
+    found = [search(source, batch, ledger) for batch in standing]
     offsets = _fill(source, standing, found, before, ledger)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
@@ -311,7 +200,7 @@ def _cleaned(removed: Sequence[bool], offsets: Sequence[int | None], before: int
             yield after + 1, following
 
 
-def _last_cleaned(source: _Source, removed: Sequence[bool], offsets: Sequence[int | None], before: int) -> int:
+def _last_cleaned(source: SourceRecords, removed: Sequence[bool], offsets: Sequence[int | None], before: int) -> int:
     """Return the highest source offset at which the last of the `removed` records may have been, or -1 if the record is
     not in a gap at the end. If the offsets in the ledger are too low, the records of this gap may be the next ones that
     the source has."""
@@ -336,72 +225,8 @@ def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
     return (*found, (start, -1)) if found and found[-1][1] >= 0 else tuple(found)
 
 
-def _anchored(source: _Source, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
-    """Return the source offset of each record of the batch, or None for a record that was not found in the source."""
-    contents = batch.contents
-    found: list[int | None] = [None] * len(contents)
-    anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
-    if not anchors:
-        return [_repeated(source, ordinal, content, ledger) for ordinal, content in enumerate(contents, batch.first)]
-    # Starting at the first anchor, go in both directions: the next record either is the source's next record, or was
-    # removed from the source. A record that the target's cleaner removed is the source's next record if no offset
-    # between that record and the last match is free. This holds only before the last anchor: the source may have lost
-    # the records after that anchor, and may now have other records there.
-    at, number = anchors[0]
-    for step in (1, -1):
-        here, there = at, number
-        last = at
-        while 0 <= here < len(contents) and 0 <= there < len(source.contents):
-            is_full = here == at or abs(source.offsets[there] - source.offsets[there - step]) == abs(here - last)
-            is_removed = contents[here] is None and here < anchors[-1][0] and is_full
-            if contents[here] == source.contents[there] or is_removed:
-                found[here] = source.offsets[there]
-                there, last = there + step, here
-            here += step
-    if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
-        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in a different order")
-    return found
-
-
-def _alone(source: _Source, batch: TargetBatch, ledger: LedgerAnswers) -> list[int | None]:
-    """Return the same as `_anchored` for a lane with a filter. The filter may have excluded any source record between
-    two records of the batch, so each record is searched for on its own."""
-    return [
-        source.offsets[source.unique[content]]
-        if content in source.unique
-        else _repeated(source, ordinal, content, ledger)
-        for ordinal, content in enumerate(batch.contents, batch.first)
-    ]
-
-
-def _repeated(source: _Source, ordinal: int, content: Hashable, ledger: LedgerAnswers) -> int | None:
-    """Return the source offset of a record that does not show its place by itself, or None if the source does not have
-    it. If the source has several equal records, the offset is the one in the ledger.
-
-    Raises `Unplaced` if the ledger has none of their offsets.
-    """
-    if content is None or content not in source.known:
-        return None
-    named = None if ledger.opens(ordinal) else ledger.named(ordinal)
-    if named is None or not source.holds(content, named):
-        raise Unplaced(f"the source holds the record of ordinal {ordinal} more than once")
-    return named
-
-
-def _confirmed(
-    source: _Source, batch: TargetBatch, found: Sequence[int | None], ledger: LedgerAnswers
-) -> list[int | None]:
-    """Add the offsets of records that the source no longer has, if a comparison has confirmed them."""
-    offsets: list[int | None] = []
-    for ordinal, offset in enumerate(found, batch.first):
-        is_known = offset is None and contain(ledger.confirmed, ordinal) and not ledger.opens(ordinal)
-        named = ledger.named(ordinal) if is_known and batch.contents[ordinal - batch.first] is not None else None
-        offsets.append(offset if named is None or source.has(named) else named)
-    return offsets
-
-
 def _fill(
-    source: _Source,
+    source: SourceRecords,
     standing: Sequence[TargetBatch],
     found: Sequence[Sequence[int | None]],
     before: int,
@@ -410,12 +235,13 @@ def _fill(
     """Assign offsets to the records that were removed from the source. If there are exactly as many free offsets as
     records, these are their offsets. There are more if the cleaner of the source had removed other records before the
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
-    order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). If more than
-    one record may have been sent under one of the ordinals, the result contains None for each of them. It also does if
-    the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger. If the
-    source still has records at the offsets of removed ones, the result contains None only for these. What the source
-    still has near these offsets counts as missing, and its keys are looked up in the target: the cleaner has removed a
-    record only if the target has a newer one with the same key."""
+    order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). The
+    result contains None for ordinals under which more than one record may have been sent. If there are such ordinals,
+    or if the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger, the
+    result contains None for each of the ordinals. If the source still has records at the offsets of removed ones, the
+    result contains None only for these. What the source still has near these offsets counts as missing, and its keys
+    are looked up in the target: the cleaner has removed a record only if the target has a newer one with the same
+    key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
@@ -433,7 +259,7 @@ def _fill(
                 raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
             offsets += named or [None] * len(gap)
         elif is_open:
-            offsets += [None] * len(gap)
+            offsets += named or [None] * len(gap)
         elif gap:
             within = (
                 left >= 0 and batches[left] == batches[right - 1],
@@ -452,7 +278,7 @@ def _fill(
     return offsets
 
 
-def _contradicts(source: _Source, ordinals: Sequence[int], ledger: LedgerAnswers) -> bool:
+def _contradicts(source: SourceRecords, ordinals: Sequence[int], ledger: LedgerAnswers) -> bool:
     """Return whether the source has a record or a batch that is not copied at the offset of one of these ordinals in
     the ledger, or the ledger has no offset for it. The target holds the records of these ordinals, and the source does
     not. More than one record may have been sent under an ordinal for which `LedgerAnswers.opens` is true."""
@@ -464,7 +290,7 @@ def _contradicts(source: _Source, ordinals: Sequence[int], ledger: LedgerAnswers
 
 
 def _named_between(
-    source: _Source,
+    source: SourceRecords,
     ordinals: Sequence[int],
     cleaned: Collection[int],
     after: int,
@@ -475,20 +301,21 @@ def _named_between(
     `after` and `following` are the offsets of the records before and after them, and `following` is -1 if no record
     follows. The target's cleaner has removed the records of the ordinals `cleaned`. If the source has a record at the
     offset of such an ordinal, this may be the removed one or another one, and the result contains None for the ordinal.
+    It also contains None for ordinals under which more than one record may have been sent (`LedgerAnswers.opens`).
 
-    Return None and the reason if more than one record may have been sent under one of the ordinals
-    (`LedgerAnswers.opens`), if the offsets are not between those of the records around them, or if the source has
+    Return None and the reason if the offsets are not between those of the records around them, or if the source has
     another record or a batch that is not copied at one of them: the ledger is then wrong about these ordinals.
     """
     offsets: list[int | None] = []
     last = after
     end = following if following >= 0 else source.searched.end
     for ordinal in ordinals:
+        if ledger.opens(ordinal):
+            offsets.append(None)
+            continue
         offset = ledger.named(ordinal)
         if offset is None:
             return None, f"the ledger has no source offset for ordinal {ordinal}"
-        if ledger.opens(ordinal):
-            return None, f"more than one record may have been sent under ordinal {ordinal}"
         if not last < offset < end:
             return None, f"source offset {offset} of ordinal {ordinal} in the ledger is not between {last} and {end}"
         is_there = source.has(offset)

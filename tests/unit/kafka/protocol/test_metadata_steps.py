@@ -23,7 +23,9 @@ def answer(topics: int, partitions: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize(("topics", "partitions"), [(1, PARTITIONS), (PARTITIONS, 1), (AT_ONCE // 10, 30)])
+@pytest.mark.parametrize(
+    ("topics", "partitions"), [(1, PARTITIONS), (PARTITIONS, 1), (AT_ONCE // 10, 30), (PARTITIONS, 0)]
+)
 async def test_a_large_answer_takes_many_steps(topics: int, partitions: int) -> None:
     data = answer(topics, partitions)
     assert sum(1 for _ in decoding(13, Reader(data))) == 3
@@ -31,6 +33,15 @@ async def test_a_large_answer_takes_many_steps(topics: int, partitions: int) -> 
     assert isinstance(whole, Metadata)
     assert (len(whole.topics), len(whole.topics[0].partitions)) == (topics, partitions)
     assert await decode_in_steps(13, data) == whole
+
+
+def test_many_brokers_take_many_steps() -> None:
+    """DELAY. A hostile cluster can report millions of brokers."""
+    broker = pack(">i", 1) + compact_string("b") + pack(">i", 9092) + b"\0\0"
+    data = answer(1, 1)
+    data = data[:4] + compact_array([broker] * PARTITIONS) + data[5:]
+    assert sum(1 for _ in decoding(13, Reader(data))) == 3
+    assert len(decode(13, Reader(data)).brokers) == PARTITIONS
 
 
 async def test_a_small_answer_takes_one_step() -> None:

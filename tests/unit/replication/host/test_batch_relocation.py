@@ -6,8 +6,10 @@ from random import Random
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
-from mirrord.kafka.protocol.record_batch import TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import LOG_APPEND_TIME, TRANSACTIONAL
+from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import AnyFact, Rewound, SourceRun, TargetRun, Verdict
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from mirrord.replication.host import batch_relocation
@@ -36,6 +38,7 @@ def relocated(
     is_filtered: bool = False,
     is_compacted: bool | None = False,
     regiven: bool = False,
+    acknowledged: tuple[Interval, ...] = (),
 ) -> RebuildAnswer:
     """Search for a batch of the lane with these records, which begins with ordinal 0, from the ordinal `first` on. The
     ledger has the runs `runs` and other facts, and may say that other records were sent before (`regiven`). The lane
@@ -52,7 +55,7 @@ def relocated(
     async def compacts() -> bool | None:
         return is_compacted
 
-    wanted = AskRebuild(1, PRODUCER, first, first, len(numbers), unread_from)
+    wanted = AskRebuild(1, PRODUCER, first, first, len(numbers), unread_from, acknowledged=acknowledged)
     if changes:
         return at_once(search.leave_open(play.record, wanted, compacts))
     return at_once(search.run(play.record, wanted, compacts, compacts, is_filtered=is_filtered))
@@ -282,11 +285,33 @@ def test_a_newer_copy_supersedes_nothing_if_the_topic_may_not_be_compacted(*, is
     assert answer.located.missing == ((0, 1),)
 
 
-async def compared(source: list[ReadBatch], target: list[ReadBatch], end: int, *, is_compacted: bool) -> Located:
-    """Search both logs for the lane's records. Both logs end at `end`, and the ledger maps each ordinal to itself."""
+@pytest.mark.parametrize("is_recent", [True, False])
+def test_the_policy_makes_no_difference_for_records_that_a_filter_excludes(*, is_recent: bool) -> None:
+    """NEEDLESS HALT. Without DESCRIBE_CONFIGS, a lane with a filter stayed halted whenever it had excluded a record and
+    copied a later one with the same key. The ledger's state contains only the newest verdicts, but it shows which
+    offsets between those of acknowledged records were excluded."""
+    source = FakeSource(Random(0))
+    source.keys = 1
+    source.append(3, 1)
+    first = min(source.offset_of)
+    verdicts = (Verdict(1, 2, "filtered"),) if is_recent else ()
+    later = SourceRun(LANE, 1, (Run(1, 2),), verdicts)
+    places = {"is_filtered": True, "is_compacted": None, "acknowledged": () if is_recent else ((2, 0),)}
+    answer = relocated(source, (first, first + 2), 0, (Run(0, 0),), later, **places)
+    assert answer.located is not None, answer.trouble
+    assert (answer.located.runs, answer.located.missing) == ((Run(0, 0), Run(1, 2)), ((1, 2),))
+    answer = relocated(source, (first, first + 2), 0, (Run(0, 0), Run(1, 2)), is_filtered=True, is_compacted=None)
+    assert answer.trouble == UNKNOWN_POLICY, "nothing shows what the filter has decided"
+
+
+async def compared(
+    source: list[ReadBatch], target: list[ReadBatch], end: int, *facts: AnyFact, is_compacted: bool
+) -> Located:
+    """Search both logs for the lane's records. Both logs end at `end`, and the ledger maps each ordinal to itself,
+    unless other `facts` say otherwise."""
     logs = FakeLog(source, end, end), FakeLog(target, end, end)
     play = Play.opened()
-    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1), *facts)
     sides = as_any(logs[0]), as_any(logs[1]), PARTITION, PARTITION
     asks = as_any(logs[0]), as_any(logs[1])
     search = BatchRelocation(*sides, asks, None, read_committed=True)
@@ -324,3 +349,26 @@ async def test_only_what_the_cleaner_may_have_removed_is_superseded_in_a_topic_t
     source = [written(0, "a"), written(1, "b"), written(2, "cbbd")]
     located = await compared(source, [own(0, "a-"), own(2, "c"), own(4, "bd")], 6, is_compacted=is_compacted)
     assert (located.open, located.missing, located.next_offset) == (((1, 2),), missing, 6)
+
+
+async def test_a_decision_to_skip_a_record_applies_although_a_later_one_with_its_key_was_copied() -> None:
+    """LIE. The record at offset 1 was skipped on a command, which counts as a loss. A rebuild replaced this verdict by
+    "compacted"."""
+    source = [written(at, "j", time_ms=at) for at in range(3)]
+    target = [written(0, "j", producer=(PRODUCER, 0), time_ms=0), written(1, "j", producer=(PRODUCER, 1), time_ms=2)]
+    sought = LaneSought(LANE, 1, 2, 0, Origin("ada@host", "broken", 0)), SeekDone(LANE, 1, 1, 2)
+    later = SourceRun(LANE, 1, (Run(1, 2),), (Verdict(1, 2, "skipped"),))
+    located = await compared(source, target, 3, *sought, later, is_compacted=True)
+    assert (located.missing, located.left_out) == (((1, 2),), ())
+
+
+async def test_the_target_topic_may_have_begun_to_set_the_timestamps() -> None:
+    """NEEDLESS HALT. The topic's `message.timestamp.type` has changed between two batches of the lane."""
+    source = [written(0, "ab", time_ms=1), written(2, "cd", time_ms=2)]
+    later = written(2, "c", producer=(PRODUCER, 2), attributes=LOG_APPEND_TIME, time_ms=50)
+    first = written(0, "ab", producer=(PRODUCER, 0), time_ms=1)
+    last = written(3, "d", producer=(PRODUCER, 3), time_ms=2)
+    for target in ([first, later, last], [first, later]):
+        end = target[-1].header.last_offset + 1
+        located = await compared(source, target, end, is_compacted=False)
+        assert (located.runs, located.missing, located.next_offset) == ((Run(0, 0),), (), end)

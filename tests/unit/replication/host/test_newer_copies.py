@@ -1,7 +1,8 @@
 """Which of the records that a compacted target lacks must not be copied again, because newer ones of their keys were
 copied or are in the target."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from mirrord.ledger.facts.core import AnyFact, Displaced, SourceRun, TargetRun, 
 from mirrord.model.runs import Run
 from mirrord.replication.host.newer_copies import Batches, NewerCopies, newer_copies
 from mirrord.replication.lane.signals import AskRebuild, OwnBatch
-from mirrord.replication.lane.target.batch_relocation import LedgerAnswers, TargetBatch
+from mirrord.replication.lane.source.record_search import LedgerAnswers, TargetBatch
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.superseded_logs import PARTITION, FakeLog, ReadBatch, marker, written
@@ -38,14 +39,15 @@ async def found(
     start: int = 0,
     end: int = 200,
     stable: int = 200,
+    log: FakeLog | None = None,
 ) -> NewerCopies:
     """The ledger maps each ordinal below `first` to the source offset 100 higher. `own` are the lane's batches in the
-    target from `start` to `end`, and `standing` is what they contain."""
+    target from `start` to `end`, and `standing` is what they contain. `log` replaces the target."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 100),), epochs=((0, 4),)))
     for each in facts:
         play.fold(each)
-    originals, copies = FakeLog(list(source), 200, 200), FakeLog(list(target), 200, stable, begin=start)
+    originals, copies = FakeLog(list(source), 200, 200), log or FakeLog(list(target), 200, stable, begin=start)
     sides = [(as_any(each), PARTITION, as_any(each)) for each in (originals, copies)]
     wanted = AskRebuild(1, PRODUCER, first, start, end, earlier=earlier, acknowledged=acknowledged, is_cut=is_cut)
     if standing is None:
@@ -128,6 +130,44 @@ async def test_the_target_is_read_up_to_its_present_end() -> None:
     assert await found([written(5, "a")], [written(50, "a")], located, end=40) == NewerCopies((), ((5, 6),))
 
 
+@dataclass
+class GrowingLog(FakeLog):
+    """A log to which something is written between two questions about its end."""
+
+    writes: Callable[["GrowingLog"], None] = lambda _: None
+
+    def bounds(self, partition: object, epoch: int, report: Callable[[int, int, int], None]) -> None:
+        self.writes(self)
+        super().bounds(partition, epoch, report)
+
+
+async def test_other_clients_that_write_all_the_time_do_not_hold_the_search_up() -> None:
+    """STANDSTILL. The target was read up to an end that had moved on each time."""
+
+    def write(log: GrowingLog) -> None:
+        log.batches.append(written(log.end, "x" * 10))
+        log.end = log.stable = log.end + 10
+        assert log.end < 500, "the search does not end"
+
+    log = GrowingLog([written(3, "a")], 40, 40, writes=write)
+    answer = await found([written(5, "a")], [], Located((), (), ((5, 6),), 9), log=log, end=40)
+    assert answer == NewerCopies((), ((5, 6),))
+
+
+async def test_a_transaction_may_be_committed_during_the_search() -> None:
+    """OLDER VALUE. It was open when its records were read."""
+
+    def commit(log: GrowingLog) -> None:
+        if log.end == 40:
+            log.batches.append(marker(40, OTHER, commit=True))
+            log.end = log.stable = 41
+
+    opened = written(39, "a", attributes=TRANSACTIONAL, producer=(OTHER, 0))
+    log = GrowingLog([opened], 40, 39, writes=commit)
+    answer = await found([written(5, "a")], [], Located((), (), ((5, 6),), 9), log=log, end=40)
+    assert answer == NewerCopies((), ((5, 6),))
+
+
 @pytest.mark.parametrize(
     ("contents", "acknowledged", "opens", "others_at", "is_clear"),
     [
@@ -208,6 +248,16 @@ async def test_a_record_that_gave_way_to_a_newer_one_does_so_again(epoch: int, *
     assert answer == NewerCopies(*(places if is_same else places[::-1]))
     # Whatever superseded it has been lost.
     assert await found(source, [written(3, "c")], located, given) == NewerCopies()
+
+
+@pytest.mark.parametrize("bare", [((0, 200),), ()])
+async def test_a_record_is_superseded_if_a_later_one_with_its_key_is(bare: tuple[tuple[int, int], ...]) -> None:
+    """OLDER VALUE, or NEEDLESS HALT. The record at offset 7 gave way to a newer one of another client, so the one at
+    offset 5 is older than that, too. The one at offset 8 may be newer."""
+    given = VerdictGiven(LANE, 1, (Verdict(7, 8, "compacted"),), epochs=((3, 8, 4),))
+    located = Located((), (), ((5, 9),), 10)
+    answer = await found([written(5, "abaa")], [written(3, "a")], located, given, bare=bare)
+    assert answer == NewerCopies(((5, 6), (7, 8)), ((8, 9),) if bare else ())
 
 
 @pytest.mark.parametrize(("epoch", "is_same"), [(4, True), (5, False)])

@@ -82,6 +82,23 @@ def test_a_decision_that_the_former_map_followed_keeps_its_verdict(
     assert sum(found.play.record.verdicts.counts.values()) == 2 + 1
 
 
+def test_whatever_a_filter_excludes_does_not_halt_the_lane() -> None:
+    """NEEDLESS HALT. The verdict on the excluded records was no longer among the newest ones."""
+    play = Play.opened()
+    runs = (Run(0, 0), Run(12, 14))
+    play.fold(SourceRun(LANE, 1, runs, (), ((0, 3),)), TargetRun(LANE, 1, 0, 0, 1))
+    play.bind(play.differ())
+    play.sandwich(16)
+    play.lane.has_policies = True
+    play.lane.acknowledged = ((15, 1),)
+    answer = play.relocated()
+    assert answer.located is not None
+    located = msgspec.structs.replace(answer.located, epochs=((0, 3),))
+    effects = play.tell(msgspec.structs.replace(answer, located=located, compacts=True, unclear=((12, 14),)))
+    lines = [each.line for each in effects if isinstance(each, Halted)]
+    assert not any("another client" in line for line in lines), lines
+
+
 @pytest.mark.parametrize("compacts", [False, True])
 def test_a_record_in_the_place_of_a_refused_one_is_missing(*, compacts: bool) -> None:
     """LOSS. The source has lost one of the refused records, and has another one at its offset. It was never produced:

@@ -5,12 +5,8 @@ import pytest
 from mirrord.ledger.facts.core import HoleFound, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.source.record_search import LedgerAnswers, Range, SourceBatch, TargetBatch, Unplaced
 from mirrord.replication.lane.target.batch_relocation import (
-    LedgerAnswers,
-    Range,
-    SourceBatch,
-    TargetBatch,
-    Unplaced,
     covered_below,
     explained_until,
     locate,
@@ -121,6 +117,20 @@ def test_ordinals_under_which_other_records_may_have_been_sent_stay_open() -> No
     assert (located.missing, located.next_offset) == ((), 5)
 
 
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_records_beside_those_of_open_ordinals_keep_their_mapped_offsets(*, cleaned: bool) -> None:
+    """LIE. The source has deleted all records. Several may have been sent under ordinal 2. Those of ordinals 0, 1 and 3
+    were reported as lost, although the target has them at the offsets in the ledger."""
+    standing = [TargetBatch(0, "ab"), TargetBatch(2, (None if cleaned else "x", "d"))]
+    ledger = LedgerAnswers(lambda ordinal: ordinal == 2, (0, 1, 7, 3).__getitem__)
+    located = locate(standing, source("e", 4), [], -1, Range(0, 5), ledger)
+    assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
+    # The ledger is wrong about ordinal 3.
+    ledger = LedgerAnswers(lambda ordinal: ordinal == 2, (0, 1, 7, 1).__getitem__)
+    located = locate(standing, source("e", 4), [], -1, Range(0, 5), ledger)
+    assert (located.runs, located.open) == ((), ((0, 4),))
+
+
 def test_records_that_neither_log_holds_stay_open() -> None:
     """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
     standing, left = [TargetBatch(0, ("a", None, "c"))], source("de", 3)
@@ -217,6 +227,25 @@ def test_a_cleaned_record_is_not_found_twice() -> None:
 def test_the_offset_of_a_cleaned_record_is_not_guessed(target: str, text: str, ordinals: tuple[int, int]) -> None:
     """Another record may have been there, or the source may have lost what followed the batch's last record."""
     assert cleaned(target, text).open == (ordinals,)
+
+
+def test_a_cleaned_record_beside_a_free_offset_does_not_halt_the_lane() -> None:
+    """HALT. The source had already lost offset 1 when the lane built this batch. The target's cleaner has removed the
+    copy of b since. The next record of the source after a was not that of the batch, and the order seemed wrong."""
+    standing = [TargetBatch(0, ("a", None, "c"))]
+    located = locate(standing, source("a.bc"), [], -1, Range(0, 4), LedgerAnswers(named=(0, 2, 3).__getitem__))
+    assert located == Located((Run(0, 0), Run(1, 2)), (), (), 4)
+    assert cleaned("a__d", "a.bcd").runs == (Run(0, 0), Run(1, 2))
+    with pytest.raises(Unplaced, match="a different order"):
+        found("ac", "a.bc")
+    with pytest.raises(Unplaced, match="a different order"):
+        cleaned("a_c", "a.bbc")
+
+
+def test_the_offsets_of_adjacent_cleaned_records_are_not_guessed() -> None:
+    """FALSE MAP. One of the two removed records may have been at offset 2, so the other one was a or b."""
+    assert cleaned("__c", "ab.c").open == ((0, 2),)
+    assert cleaned("a__d", "a.b.d").open == ((1, 3),)
 
 
 def test_the_offset_of_a_record_beside_a_cleaned_one_is_not_guessed() -> None:
@@ -368,6 +397,43 @@ def test_equal_records_keep_their_mapped_offsets(*, is_filtered: bool) -> None:
                 Range(0, 3),
                 LedgerAnswers(opens, named.__getitem__, is_filtered=is_filtered),
             )
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+@pytest.mark.parametrize(
+    ("target", "text", "offsets", "is_timed"),
+    [
+        ("x", "..bx", (0,), False),  # LOSS: the record at offset 3 counted as copied
+        ("x b x", "..bx", (1, 2, 3), True),  # LIE: offset 3 counted as doubled, and offset 1 as lost
+        ("axbx", "a.bx", (0, 1, 2, 3), True),  # HALT: "a different order"
+        ("a x b", "a.bxx", (0, 1, 2), True),  # HALT: "more than once"
+        ("b x", "b.xx", (0, 1), False),
+        ("bxx", "bxx.x", (0, 1, 2), True),
+    ],
+)
+def test_equal_records_of_which_the_source_has_removed_some(
+    target: str, text: str, offsets: tuple[int, ...], *, is_timed: bool, is_filtered: bool
+) -> None:
+    """The ledger knows which of several equal records was sent under an ordinal. The source may still have only another
+    one of them. Records are equal if the target topic sets the timestamps, and the key and the value are repeated."""
+    ledger = LedgerAnswers(named=offsets.__getitem__, is_filtered=is_filtered, is_timed=is_timed)
+    standing, ordinal = list[TargetBatch](), 0
+    for batch in target.split():
+        standing.append(TargetBatch(ordinal, batch))
+        ordinal += len(batch)
+    located = locate(standing, source(text), [], -1, Range(0, len(text)), ledger)
+    assert [Runs(located.runs).offset_of(at) for at in range(len(offsets))] == [*offsets]
+    assert (located.doubled, located.missing, located.open) == ((), (), ())
+    assert located.next_offset == offsets[-1] + 1
+
+
+def test_a_record_whose_offset_in_the_ledger_is_wrong_is_found_by_its_content() -> None:
+    """The ledger is wrong about records that occur only once, or about ordinals under which several were sent."""
+    standing = [TargetBatch(0, "a"), TargetBatch(1, "x")]
+    ledger = LedgerAnswers(named=(0, 1).__getitem__)
+    assert locate(standing, source("a..x"), [], -1, Range(0, 4), ledger).runs == (Run(0, 0), Run(1, 3))
+    ledger = LedgerAnswers(lambda at: at == 1, (0, 1).__getitem__, is_timed=False)
+    assert locate(standing, source("a..x"), [], -1, Range(0, 4), ledger).runs == (Run(0, 0), Run(1, 3))
 
 
 def test_cleaned_records_of_a_lane_with_a_filter_do_not_halt_it() -> None:
