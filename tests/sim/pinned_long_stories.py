@@ -247,6 +247,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
     ),
     # An election removed the last record that had been compared
     (338724541931, "compacted copy, beside others", "sequence", ("refused_batches_come_back",)),
+    # A lane resumed below the ordinal of a hole's record, which then followed newer records
+    (
+        1017762067690,
+        "plain, old records",
+        "sequence",
+        ("cleaned_before_a_takeover", "removed_from_its_batch", "newest_lost_on_both_sides"),
+    ),
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
