@@ -254,6 +254,18 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("cleaned_before_a_takeover", "removed_from_its_batch", "newest_lost_on_both_sides"),
     ),
+    # The cleaner had removed what was copied after a plan, and the next holder looked up only the records of the plan
+    (
+        683457929262,
+        "compacted copy + source truncated",
+        "at-least-once",
+        (
+            "removed_from_its_batch",
+            "last_records_cleaned_behind_a_filter",
+            "later_batches_follow_lost_ones",
+            "newest_lost_on_both_sides",
+        ),
+    ),
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),

@@ -115,10 +115,11 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         # The broker still remembered these records, but they had been removed by the time the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
-    elif not lost and has_forgotten:
-        missing += _last(lane, found, reached, above)
     parts = [part for each in lost for part in planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
+    if has_forgotten:
+        # Lost records may have been copied again, and later ones copied, before the cleaner removed all of them.
+        missing += _last(lane, max([found.next_ordinal, *(last + 1 for _, last in lost)]), reached, above)
     return _ask(lane, found, log, missing, lost)
 
 
@@ -260,17 +261,15 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
         yield replace(part, leader_epoch=epoch, above=lane.log.end) if is_later else part
 
 
-def _last(lane: Lane, found: Reading, reached: int, above: int) -> list[Missing]:
+def _last(lane: Lane, first: int, reached: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. They are below the ordinal `reached` (see `displaced_ordinals.appended_until`).
+    by the cleaner. They begin with `first`, and are below `reached` (see `displaced_ordinals.appended_until`).
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
     last = min(reached, in_doubt.sent_until(lane) if lane.takeover.knows_sent else NEVER) - 1
-    if last < found.next_ordinal:
-        return []
-    return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+    return [Missing("last", first, last, above, has_room=True)] if last >= first else []
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:
