@@ -266,6 +266,13 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "newest_lost_on_both_sides",
         ),
     ),
+    # The lane had to read the target because of an election, while a trap kept it from that: the trap was wrong
+    (
+        856469742184,
+        "plain",
+        "sequence",
+        ("foreign_between_two_batches", "deleted_under_late_bytes", "refused_batches_come_back", "unreadable_gap"),
+    ),
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
