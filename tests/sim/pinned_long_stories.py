@@ -273,6 +273,18 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
         "sequence",
         ("foreign_between_two_batches", "deleted_under_late_bytes", "refused_batches_come_back", "unreadable_gap"),
     ),
+    # A holder ended before it had saved in which leader epoch a record had been appended: the model was wrong
+    (
+        996839726621,
+        "compacted copy + source truncated",
+        "at-least-once",
+        (
+            "batch_where_copies_were",
+            "unreplicated_at_the_start",
+            "election_while_idle",
+            "sought_before_a_takeover",
+        ),
+    ),
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
