@@ -285,6 +285,18 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
             "sought_before_a_takeover",
         ),
     ),
+    # The newest record of a key was lost on both sides, and a later one was appended in its place
+    (
+        566130636972,
+        "plain, old records",
+        "sequence",
+        (
+            "newest_lost_on_both_sides",
+            "cleaned_before_a_takeover",
+            "lost_beside_others",
+            "later_batches_follow_lost_ones",
+        ),
+    ),
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),

@@ -134,11 +134,13 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
 
 
 def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
-    first = lost[0][0] if lost else found.next_ordinal
-    reads_below = has_lost_from(lane, log, first)
-    if not missing and not reads_below:
-        return []
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
+    # The log may also have lost records and then got later ones in their places.
+    displaced = (each.first for each in asked if each.kind == "lost" and not each.has_room)
+    first = min([lost[0][0] if lost else found.next_ordinal, *displaced])
+    reads_below = has_lost_from(lane, log, first)
+    if not asked and not reads_below:
+        return []
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:

@@ -3,7 +3,7 @@ has carried it out."""
 
 import pytest
 
-from mirrord.ledger.facts.core import HoleFound, SourceRun
+from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import OwnBatch
@@ -53,3 +53,16 @@ def test_the_plan_is_carried_out_if_nothing_followed_it(
     planned.bind_all(planned.tell(SupersededAnswer(asked.question, 0, again, until)))
     assert (planned.lane.phase, planned.lane.next_ordinal) == (Phase.COPYING, 4)
     assert offsets(planned, 4, 5) == ([4, 5] if again else [5, 6])
+
+
+def test_records_below_a_displaced_one_are_looked_up_if_the_source_has_lost_it() -> None:
+    """STALE VALUE. The source and then the target have lost ordinal 5, because of which the cleaner may have removed
+    others. Ordinal 6 was appended in its place. Only lost records at the end of the log were noticed."""
+    play = opened(*BEGUN)
+    play.fold(SourceRun(LANE, 1, (Run(6, 5),), (Verdict(5, 6, "truncated"),), ((6, 2),)))
+    retake(play, 6, 6, 5)
+    own = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(5, 1, 6, 0, 3))
+    asked = one(read(play, play.ask_target(6, epoch=3), (1, 5), own=own, others=()), AskSuperseded)
+    assert [(each.kind, each.first, each.last, each.has_room) for each in asked.missing] == [("lost", 5, 5, False)]
+    assert asked.reads_below
+    assert [(each.kind, each.first, each.last) for each in asked.below] == [("below", 0, 4)]
