@@ -324,7 +324,9 @@ class Host:
         if self is self.world.hosts[-1]:
             self.world.left_cleanly = clean
             word = progress_record(self.lane, self.lease_epoch, self.world.wall_ms) if clean else None
-            self.world.words += [word] if word is not None else []
+            if word is not None:
+                self.world.words.append(word)
+                self.world.known.epochs.saved(word)
 
     def save_progress(self) -> None:
         saved = progress_record(self.lane, self.lease_epoch, self.world.wall_ms)
@@ -338,6 +340,7 @@ class Host:
             self._check_settled(saved.source_offset)
         if self.world.rng.random() < self.world.saves:
             self.world.progress = saved
+            self.world.known.epochs.saved(saved)
 
     def _check_settled(self, source_offset: int) -> None:
         """Check that every record before the position is in the target, as far as it is copied at all."""

@@ -310,7 +310,7 @@ class Known:
         leader = target.brokers[target.leader]
         there = [each for stored in leader.whole if stored.end <= end for each in stored.written]
         foreign = -min(there, default=0)
-        self.epochs.resumed(there)
+        self.epochs.resumed(host.name, there)
         asked = {number for number, each in self.looked_up.items() if any(one.holder == host.name for one in each)}
         if asked:
             self.overlooked.setdefault(host.name, set()).update(cleaned_from(leader) - asked)

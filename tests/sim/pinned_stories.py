@@ -305,6 +305,14 @@ TRAPPED: tuple[tuple[int, str, Mode, bool, tuple[str, ...]], ...] = (
         ("lost_beside_a_hole", "foreign_tail_lost", "truncated_while_away", "handover_of_an_earlier_holder"),
     ),
     (948796291518, "target retention", "sequence", False, ("others_where_all_copies_were",)),
+    # A rebuilt map gave ordinals of a hole the epoch of other records, and the lane did not notice a loss before them
+    (
+        1010163043051,
+        "plain, old records",
+        "sequence",
+        False,
+        ("removed_beside_a_hole", "removed_under_way", "another_branch", "refused_and_forgotten"),
+    ),
     # Batches that were never acknowledged come back: before the comparison of those that took their ordinals, ...
     (3, "unclean, old records", "sequence", False, ("refused_batches_come_back",)),
     # ... before a drain, ...

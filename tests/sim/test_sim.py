@@ -12,7 +12,7 @@ import pytest
 
 from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.pinned_long_stories import BEFORE_WRAP, BESIDE_OTHERS, LONG, LONG_STEPS
+from tests.sim.pinned_long_stories import BEFORE_WRAP, BESIDE_OTHERS, LONG, LONG_STEPS, STILL_FAILS
 from tests.sim.pinned_stories import ALSO_FAILED, ONCE_FAILED, TRAPPED
 from tests.sim.scheduler import STEPS, Story
 from tests.sim.themes import THEMES, shape_named
@@ -72,6 +72,12 @@ def test_stories_with_traps_that_once_went_wrong(
 
 @pytest.mark.parametrize(("seed", "theme", "mode", "traps"), LONG)
 def test_long_stories_that_once_went_wrong(seed: int, theme: str, mode: Mode, traps: tuple[str, ...]) -> None:
+    play(seed, theme, mode, traps, LONG_STEPS)
+
+
+@pytest.mark.xfail(reason="open cases", strict=True)
+@pytest.mark.parametrize(("seed", "theme", "mode", "traps"), STILL_FAILS)
+def test_long_stories_that_still_go_wrong(seed: int, theme: str, mode: Mode, traps: tuple[str, ...]) -> None:
     play(seed, theme, mode, traps, LONG_STEPS)
 
 

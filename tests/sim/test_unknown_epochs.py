@@ -15,6 +15,7 @@ from tests.sim.target import FakeTarget, Stored
 from tests.sim.test_truth import overwritten
 from tests.sim.unknown_epochs import UnknownEpochs
 from tests.sim.world import World
+from tests.unit.replication.lane.test_second_faults import progress_at
 
 RECORD = 5
 ORDINAL = 8
@@ -87,12 +88,27 @@ def test_an_earlier_batch_shows_the_epoch_to_the_same_holder(holder: str, stored
     assert epochs.hides(RECORD, ACTUAL, NEXT) is is_hidden
 
 
-def test_a_later_resume_position_shows_the_epoch_of_what_it_covers() -> None:
+def test_a_later_resume_position_shows_the_epoch_of_what_it_covers_to_its_holder() -> None:
     epochs = taken(FakeTarget())
-    epochs.resumed([4])
+    epochs.resumed("r2", [4])
+    epochs.look_up("r2", [RECORD], [])
     assert epochs.hides(RECORD, ACTUAL, NEXT)
-    epochs.resumed([RECORD])
+    epochs.resumed("r2", [RECORD])
+    epochs.look_up("r3", [RECORD], [])
+    assert epochs.hides(RECORD, ACTUAL, NEXT), "the position was not saved"
+    epochs.look_up("r2", [RECORD], [])
     assert not epochs.hides(RECORD, ACTUAL, NEXT)
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "leader_epoch", "is_hidden"),
+    [(ORDINAL, ACTUAL, True), (ORDINAL + 1, ACTUAL - 1, True), (ORDINAL + 1, ACTUAL, False)],
+    ids=["below the record", "in an earlier epoch", "above the record"],
+)
+def test_a_saved_position_shows_the_epoch_to_every_holder(ordinal: int, leader_epoch: int, *, is_hidden: bool) -> None:
+    epochs = taken(FakeTarget())
+    epochs.saved(progress_at(ordinal, epoch=leader_epoch))
+    assert epochs.hides(RECORD, ACTUAL, NEXT) is is_hidden
 
 
 def left_out(leader_epoch: int, seen: int = 1, resumed_in: int = KNOWN) -> World:

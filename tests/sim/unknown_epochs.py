@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from mirrord.ledger.facts.core import Progress
 from tests.sim import toy
 from tests.sim.host import Request
 from tests.sim.target import Broker, FakeTarget, Stored
@@ -24,6 +25,8 @@ class UnknownEpochs:
 
     def __init__(self) -> None:
         self._appended: dict[int, Appended] = {}
+        self._covered: dict[int, set[str]] = {}
+        """The holders whose resume positions cover these records in the leader epoch in which they were appended."""
 
     def took(self, request: Request, target: FakeTarget) -> None:
         """A batch was acknowledged, and the lane counts it."""
@@ -34,20 +37,34 @@ class UnknownEpochs:
         )
         for at, (_, number) in enumerate(toy.records(request.data)):
             actual = known if known in {-1, target.epoch} else _epoch_of(number, leader)
-            self._appended.pop(number, None)
+            self._forget(number)
             if actual > known:
                 self._appended[number] = Appended(name, request.batch.first + at, known, actual)
 
-    def resumed(self, standing: Iterable[int]) -> None:
-        """A holder has read the log, and its resume position covers these records in the present leader epoch."""
+    def resumed(self, holder: str, standing: Iterable[int]) -> None:
+        """A holder has read the log, and its resume position covers these records in the present leader epoch. The next
+        holder learns this only from a saved position."""
         if self._appended:
-            for number in standing:
-                self._appended.pop(number, None)
+            for number in self._appended.keys() & set(standing):
+                self._covered.setdefault(number, set()).add(holder)
+
+    def saved(self, position: Progress) -> None:
+        """A resume position was saved or handed over, which shows the epoch of the records below it to everyone."""
+        for number, each in list(self._appended.items()):
+            if each.ordinal < position.ordinal and each.actual <= position.leader_epoch:
+                self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self._appended.pop(number, None)
+        self._covered.pop(number, None)
 
     def look_up(self, holder: str, asked: Iterable[int], committed: Sequence[Stored]) -> None:
         """A holder has read the log, and asks whether it has newer records than these. An earlier batch that was
-        appended since the holder last resumed, and is still in the log, shows the epoch to this holder."""
+        appended since the holder last resumed, and is still in the log, shows the epoch to this holder. So does a
+        resume position."""
         for number in asked:
+            if holder in self._covered.get(number, ()):
+                self._forget(number)
             mine = self._appended.get(number)
             if mine is not None and mine.holder == holder:
                 shown = (each.leader_epoch for each in committed if _is_before(each, mine.ordinal))

@@ -55,7 +55,7 @@ from mirrord.replication.lane.signals import (
     RebuildAnswer,
     Wake,
 )
-from mirrord.replication.lane.source import last_copied, recorded_epochs
+from mirrord.replication.lane.source import last_copied
 from mirrord.replication.lane.source.missing_from_target import (
     ReturnedBatches,
     are_in_another_log,
@@ -65,6 +65,8 @@ from mirrord.replication.lane.source.missing_from_target import (
     without_left_out,
     without_undecided,
 )
+from mirrord.replication.lane.source.rebuilt_epochs import rebuilt_epochs
+from mirrord.replication.lane.source.recorded_epochs import Epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import (
     in_doubt,
@@ -357,31 +359,6 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     return found
 
 
-def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> recorded_epochs.Epochs:
-    """Return the source epochs of the rebuilt runs. The epoch of the source offset directly before `end` also applies
-    to the records from `end` onward. The epochs of records that could not be determined are not known."""
-    begin = runs.first
-    if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
-        return ()
-    pieces = [(end.ordinal, end.offset - 1, 1)]
-    for ordinal, offset, length in runs.between(begin.ordinal, end.ordinal - 1):
-        whole = (ordinal, ordinal + length)
-        known = intervals.uncovered(whole, located.open)
-        pieces += [(at, offset + at - ordinal, behind - at) for at, behind in known]
-        pieces += [(at, recorded_epochs.UNKNOWN, 1) for at, _ in intervals.within(whole, located.open)]
-    return recorded_epochs.carried(_epochs_from_start(located), sorted(pieces))
-
-
-def _epochs_from_start(located: Located) -> recorded_epochs.Epochs:
-    """Return `Located.epochs` without the source offsets that retention has deleted, whose epochs are not known. An
-    epoch that is too high would make the lane believe that the source has lost these records in an election."""
-    start = located.source_start
-    known = [(max(offset, start), epoch) for offset, epoch in located.epochs]
-    begun = [each for each in known if each[0] == start][-1:]
-    unknown = ((0, recorded_epochs.UNKNOWN),) if start > 0 else ()
-    return (*unknown, *begun, *(each for each in known if each[0] > start))
-
-
 def _facts(
     lane: Lane, first: int, own: Sequence[OwnBatch], read: target_scan.Reading, located: Located
 ) -> list[LaneFact]:
@@ -412,11 +389,12 @@ def _facts(
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal
     )  # this resume position becomes valid when these facts take effect
-    epochs = _epochs(lane, map_runs, behind, located)
+    lacking = leaps(own, first)
+    epochs = rebuilt_epochs(lane.record, map_runs, behind, lacking, located) if lane.record is not None else ()
     return [
         SourceRun(lane.id, lane.grant, tuple(map_runs), (), epochs, rewound=rewound),
         # The rebuilt map revokes all holes after its beginning; those that still exist are recorded again.
-        *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
+        *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in lacking),
         # The content of these ordinals is unknown, so they are empty in the map.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         # The ledger's state keeps the ranges of only the newest verdicts, and cannot withdraw a verdict whose range it
@@ -478,7 +456,7 @@ def _found_epochs(lane: Lane, own: Sequence[OwnBatch], first: int, end: int) -> 
     return tuple(found)
 
 
-def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: recorded_epochs.Epochs) -> list[SourceRun]:
+def _in_doubt(lane: Lane, follow: Sequence[Run], epochs: Epochs) -> list[SourceRun]:
     """If the ordinals after the rebuilt ones are in doubt, return a fact that records their runs again and marks them
     as in doubt (`SourceRun.regiven`). The fact is needed because `MapRebuilt` removes this mark, although further
     batches that were sent before the map was rebuilt may be appended after those that were found. Return an empty list

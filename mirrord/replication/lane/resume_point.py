@@ -26,7 +26,14 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source import last_copied, recorded_epochs, source_epochs, truncation
-from mirrord.replication.lane.source.declared_runs import RestOfPlan, continues_at, decided, jumps, rest
+from mirrord.replication.lane.source.declared_runs import (
+    RestOfPlan,
+    continues_at,
+    decided,
+    in_source_order,
+    jumps,
+    rest,
+)
 from mirrord.replication.lane.source.left_out_ranges import left_out
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
@@ -152,8 +159,20 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
 
 
 def _continues_at(lane: Lane) -> int:
-    position = continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
+    if lane.record is None:
+        return -1
+    if (left := _left_to_copy(lane, lane.record)) is not None:
+        return left.runs[0].offset
+    position = continues_at(lane.record, lane.resume_ordinal)
     return -1 if position is None else position
+
+
+def _left_to_copy(lane: Lane, record: LaneRecord) -> RestOfPlan | None:
+    """Return the records that are still to be copied again from the resume ordinal onward, or None if there are none.
+
+    In a compacted target, they are copied in source order: a record must not follow a newer one with the same key."""
+    left = rest(record, lane.resume_ordinal)
+    return in_source_order(record, left) if left is not None and lane.log.cleaned else left
 
 
 def must_check(lane: Lane) -> bool:
@@ -281,7 +300,8 @@ def copy(lane: Lane) -> Effects:
     if record is None or run is None:
         return halt(lane, "unexplained", f"the ledger no longer explains ordinal {ordinal}", 0, 0)
     lane.seeks = pending(record.seeks)
-    if seek.must_wait(lane):
+    left = _left_to_copy(lane, record)
+    if seek.must_wait(lane) or (left is not None and left.differs and _must_wait(lane)):
         return wait_to_mend(lane)
     lane.stage = Stage.DONE
     lane.phase, lane.takeover.knows_sent = Phase.COPYING, True
@@ -309,7 +329,6 @@ def copy(lane: Lane) -> Effects:
         lane.comparison.later_from, lane.comparison.later_begins_at = lane.resume_position, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
-    left = rest(record, ordinal)
     lane.plan.extend(jumps(record, ordinal, left))
     lane.log.plans_end = max((hole.until for hole in record.holes if hole.first > hole.last), default=-1)
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1

@@ -317,10 +317,11 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
         return _halt_without_policy(lane, now)
     holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
-    ordinal = max(found.next_ordinal, answer.until)
+    found, until = _copied_again(lane, found, again, answer.until)
+    ordinal = max(found.next_ordinal, until)
     lane.log.last_by_look_up = (found.next_ordinal, ordinal) if ordinal > found.next_ordinal else None
     lane.log.look_up_epoch = answer.until_epoch
-    facts = displaced_ordinals.recorded(lane, found, answer.again, answer.until)
+    facts = displaced_ordinals.recorded(lane, found, answer.again, until)
     if holes or again != lane.log.lost_ordinals:
         lookup_after_rebuild.note_plan(lane, found.missing)
     found = replace(found, holes=tuple(holes), facts=facts, missing=(), next_ordinal=ordinal)
@@ -336,6 +337,23 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     selects = bool(holes) or again != lane.log.lost_ordinals or _has_unknown_from(lane, found.next_ordinal)
     selects = selects or (lane.record is not None and not hole_repair.are_in_order(lane, lane.record, again))
     return went_back_to(lane, found, again if selects else None)
+
+
+def _copied_again(lane: Lane, found: Reading, again: Sequence[tuple[int, int]], until: int) -> tuple[Reading, int]:
+    """Adjust the result of a lookup of lost records and of those that may have been appended after them. `again`
+    contains the lost ordinals whose records are not superseded, and the later records below the ordinal `until` were
+    appended, and then removed by the cleaner.
+
+    If there are such later records, the lost ones had been copied again before them, so all of these ordinals count as
+    appended. Otherwise, or if some of the lost records are not superseded, nothing was appended after the loss: the
+    lane copies in the order of ordinals."""
+    if not lane.log.lost_ordinals:
+        return found, until
+    if again or until <= lane.log.lost_ordinals[-1][1] + 1:
+        return found, -1
+    lane.log.lost_ordinals = ()
+    missing = (replace(each, kind="last") if each.last >= found.next_ordinal else each for each in found.missing)
+    return replace(found, missing=tuple(missing)), until
 
 
 def _has_unknown_from(lane: Lane, ordinal: int) -> bool:

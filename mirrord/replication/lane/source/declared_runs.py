@@ -70,6 +70,29 @@ def rest(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] 
     return found
 
 
+def in_source_order(record: LaneRecord, left: RestOfPlan) -> RestOfPlan:
+    """Return the same records in source order.
+
+    If a lane resumes below the ordinals under which the records of a hole were to be copied again, these records follow
+    others with higher source offsets, which the lane also has to copy again.
+    """
+    begin_at, last = left.pieces[0][0], left.runs[-1]
+    copied = [each for _, former, length in left.pieces[:-1] for each in mapped(record, former, former + length - 1)]
+    runs: list[Run] = []
+    pieces: Pieces = []
+    for former, offset, length in sorted(copied, key=_source_offset):
+        runs.append(Run(begin_at, offset))
+        pieces.append((begin_at, former, length))
+        begin_at += length
+    differs = any(at != former for at, former, _ in pieces) or left.differs
+    goes_on = Run(begin_at, last.offset + begin_at - last.ordinal)
+    return left._replace(runs=_joined([*runs, goes_on]), pieces=[*pieces, left.pieces[-1]], differs=differs)
+
+
+def _source_offset(piece: tuple[int, int, int]) -> int:
+    return piece[1]
+
+
 def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
     """Return whether it is certain that the lane continues in source order at an ordinal: no record before this ordinal
     has a higher source offset, and no record after it has a lower one. After this ordinal, it is sufficient to check

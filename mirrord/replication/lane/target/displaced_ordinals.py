@@ -89,7 +89,7 @@ def _looked_up(lane: Lane, found: Reading, until: int) -> Iterator[Missing]:
     others = [(each.first, each.last + 1) for each in known(lane)]
     for each in found.missing:
         if each.kind == "last" and each.first < until:
-            for start, end in uncovered((each.first, until), others):
+            for start, end in uncovered((each.first, min(each.last + 1, until)), others):
                 yield replace(each, first=start, last=end - 1)
 
 

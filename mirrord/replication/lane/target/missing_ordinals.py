@@ -115,10 +115,11 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         # The broker still remembered these records, but they had been removed by the time the log was read.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
-    elif not lost and has_forgotten:
-        missing += _last(lane, found, reached, above)
     parts = [part for each in lost for part in planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
+    if has_forgotten:
+        # Lost records may have been copied again, and later ones copied, before the cleaner removed all of them.
+        missing += _last(lane, max([found.next_ordinal, *(last + 1 for _, last in lost)]), reached, above)
     return _ask(lane, found, log, missing, lost)
 
 
@@ -133,11 +134,13 @@ def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
 
 
 def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
-    first = lost[0][0] if lost else found.next_ordinal
-    reads_below = has_lost_from(lane, log, first)
-    if not missing and not reads_below:
-        return []
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
+    # The log may also have lost records and then got later ones in their places.
+    displaced = (each.first for each in asked if each.kind == "lost" and not each.has_room)
+    first = min([lost[0][0] if lost else found.next_ordinal, *displaced])
+    reads_below = has_lost_from(lane, log, first)
+    if not asked and not reads_below:
+        return []
     lane.log.scan, lane.log.lost_ordinals, lane.stage = replace(found, missing=asked), tuple(lost), Stage.MISSING
     went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
     if lane.log.shared == NOT_KNOWN:
@@ -260,17 +263,15 @@ def _as_appended(lane: Lane, missing: Missing) -> Iterator[Missing]:
         yield replace(part, leader_epoch=epoch, above=lane.log.end) if is_later else part
 
 
-def _last(lane: Lane, found: Reading, reached: int, above: int) -> list[Missing]:
+def _last(lane: Lane, first: int, reached: int, above: int) -> list[Missing]:
     """Return the ordinals of records that may have been appended after all of the lane's own batches and then removed
-    by the cleaner. They are below the ordinal `reached` (see `displaced_ordinals.appended_until`).
+    by the cleaner. They begin with `first`, and are below `reached` (see `displaced_ordinals.appended_until`).
 
     If the broker remembers the producer, these ordinals need not be looked up: the broker knows the producer's last
     ordinal, and the cleaner keeps the producer's last batch.
     """
     last = min(reached, in_doubt.sent_until(lane) if lane.takeover.knows_sent else NEVER) - 1
-    if last < found.next_ordinal:
-        return []
-    return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+    return [Missing("last", first, last, above, has_room=True)] if last >= first else []
 
 
 def is_look_up_outdated(lane: Lane, source_end: int) -> bool:

@@ -5,10 +5,18 @@ import pytest
 
 from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.signals import Append, AskDivergence, DivergenceAnswer, FetchFrom
+from mirrord.replication.lane.signals import (
+    Append,
+    AskDivergence,
+    DivergenceAnswer,
+    FetchFrom,
+    OwnBatch,
+    RebuildAnswer,
+)
+from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.source.test_source_epochs import chunk, data
 from tests.unit.replication.lane.test_fourth_faults import retake
-from tests.unit.replication.lane.test_rebuilding import LANE
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
 from tests.unit.replication.lane.test_second_faults import Faulty, one, opened
 
 
@@ -78,3 +86,23 @@ def test_all_copied_records_of_later_epochs_are_lost() -> None:
     assert isinstance(fact, SourceRun)
     assert fact.runs == (Run(14, 4),)
     assert [(each.start, each.reason) for each in fact.verdicts] == [(4, "truncated")]
+
+
+def test_what_the_source_has_at_the_offsets_of_a_hole_was_not_read() -> None:
+    """LOSS. The next leader has records of epoch 3 up to offset 30. Offsets 8 to 10 were copied in epoch 4, offset 7 of
+    epoch 3 was copied again after them, and the target lacks ordinals 11 and 12, which were records of epoch 4. The
+    rebuild gave them the epoch of the records that the source has at their offsets now. The lane then concluded that it
+    had read records of epoch 3 from offset 7 to 19, and that the loss of offsets 8 to 10 had been settled."""
+    play = Play.opened()
+    runs = (Run(0, 0), Run(7, 8), Run(10, 7), Run(11, 18))
+    play.fold(SourceRun(LANE, 1, runs, (), ((0, 3), (7, 4), (10, 3), (11, 4))), TargetRun(LANE, 1, 0, 0, 1))
+    play.bind(play.differ())
+    play.sandwich(16)
+    own = (OwnBatch(10, 1, 10, 0), OwnBatch(13, 3, 13, 0))
+    located = Located((Run(10, 7),), (), ((11, 31),), 31, epochs=((0, 3),), open=((13, 16),))
+    play.bind(play.tell(RebuildAnswer(play.lane.asked, 0, own, located)))
+    asked = one(play.sandwich(16), AskDivergence)
+    assert (asked.position, asked.epoch) == (11, 4)
+    (fact,) = one(play.tell(DivergenceAnswer(asked.question, 0, 3, 31)), Append).facts
+    assert isinstance(fact, SourceRun)
+    assert (fact.runs, fact.verdicts) == ((Run(16, 8),), (Verdict(8, 11, "truncated"),))

@@ -148,14 +148,15 @@ def test_the_next_holder_finds_what_is_lost_by_the_epoch_of_the_last_batch() -> 
     play, saved = saved_without_a_record_of_its_epoch()
     play.take(saved, cleanly=False)
     asked = all_cleaned(play, (1, 4))
-    assert [(each.kind, each.first, each.last, each.above) for each in asked.missing] == [("lost", 4, 9, 4)]
+    kinds = [(each.kind, each.first, each.last, each.above) for each in asked.missing]
+    assert kinds == [("lost", 4, 9, 4), ("last", 10, 19, 4)]
 
 
 def test_a_progress_record_of_an_earlier_version_shows_no_other_epoch() -> None:
     play, saved = saved_without_a_record_of_its_epoch()
     play.take(msgspec.structs.replace(saved, epoch_ends=()), cleanly=False)
     asked = all_cleaned(play, (1, 10))
-    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 9)]
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 9), ("last", 10, 19)]
 
 
 def test_what_a_progress_record_shows_is_saved_again() -> None:
