@@ -11,6 +11,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.host.flow_control.fetch_size import LEAST_LANE_BYTES
 from mirrord.replication.host.flow_control.oversized_fetch import RETRY_S
+from mirrord.replication.host.lane_rebuilds import LaneRebuilds
 from mirrord.replication.host.move_trace import MoveTrace
 from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.host.producer import TargetOutlet
@@ -56,12 +57,14 @@ class HostedLane:
         assignment: LaneAssignment,
         lane: Lane,
         replicator: str,
+        rebuilds: LaneRebuilds,
         *,
         is_shaped: bool,
     ) -> None:
         """`is_shaped` says whether record policies filter or change the lane's records."""
         self.assignment = assignment
         self.lane = lane
+        self.rebuilds = rebuilds
         self.tell: Callable[[Input], None] = partial(tell, self)
         self.replicator = replicator
         """The replicator's name and a number: `<name>/3`, for example. The number increases with each lane that is

@@ -1,0 +1,60 @@
+"""Divides work on a large batch into short steps, between which an event loop can do other work.
+
+The work is a generator. It yields None between two steps. It yields a function if the next step may run in another
+thread; the function's result is then sent to the generator, and an error of the function is raised in it. Work on a
+small batch is done in the first step, so it yields nothing.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+Elsewhere = Callable[[], Any]
+"""A function that may run in another thread."""
+Steps = Generator[Elsewhere | None, Any, T]
+AT_ONCE = 500
+"""Number of records that one step decodes, or adds to a new batch. They take less than a millisecond."""
+
+
+class Begun(NamedTuple):
+    """Work that has yielded for the first time, and what it has yielded."""
+
+    steps: Steps[Any]
+    first: Elsewhere | None
+
+
+def begin(steps: Steps[T]) -> T | Begun:
+    """Carry out the first step. Return the result if there are no further ones. Raises the errors of the step."""
+    try:
+        return Begun(steps, next(steps))
+    except StopIteration as end:
+        return end.value
+
+
+def finish(steps: Steps[T]) -> T:
+    """Carry out all steps without a pause, and return the result. Raises the errors of the steps."""
+    try:
+        work = next(steps)
+        while True:
+            work = next(steps) if work is None else _carried_out(steps, work)
+    except StopIteration as end:
+        return end.value
+
+
+def _carried_out(steps: Steps[T], work: Elsewhere) -> Elsewhere | None:
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001 -- raised where the work is done
+        return steps.throw(error)
+    return steps.send(result)
+
+
+def collected(items: Iterator[T]) -> Steps[list[T]]:
+    """Collect all items in a list."""
+    found: list[T] = []
+    while part := list(islice(items, AT_ONCE)):
+        found += part
+        if len(part) == AT_ONCE:
+            yield None
+    return found
