@@ -19,9 +19,9 @@ import structlog
 
 from mirrord.groups.empty_tail import empty_until as empty_until_of
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.metadata_decoding import ask_metadata
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import aborted_of
-from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
@@ -96,7 +96,7 @@ class GroupLog:
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])
-        response = await ask(connection, METADATA, body, version, lambda reader: metadata.decode(version, reader))
+        response = await ask_metadata(connection, body, version)
         topic = next((each for each in response.topics if each.name == TOPIC), None)
         if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoSuchTopic(f"{view.alias} has no {TOPIC} yet")

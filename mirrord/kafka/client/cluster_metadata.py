@@ -17,7 +17,7 @@ from mirrord.kafka.client.reconnecting_link import Backoff, Link
 from mirrord.kafka.client.request_stats import RequestStats
 from mirrord.kafka.protocol.api_versions import APIS, METADATA
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
-from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, encode
+from mirrord.kafka.protocol.metadata import AT_ONCE, Metadata, TopicMetadata, encode
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
@@ -236,7 +236,7 @@ class ClusterView:
             connection = await self.any_broker()
             version = connection.version(METADATA)
             body = encode(version, names)
-            self._take(await ask_metadata(connection, body, version))
+            await self._take(await ask_metadata(connection, body, version))
         except MirrordError as error:
             if not self.error:
                 log.warning("cluster_unreachable", cluster=self.alias, error=str(error))
@@ -258,20 +258,21 @@ class ClusterView:
                 log.exception("cluster_news_failed", cluster=self.alias)  # the other callbacks must still be called
         return True
 
-    def _take(self, metadata: Metadata) -> None:
+    async def _take(self, metadata: Metadata) -> None:
         if metadata.cluster_id not in (None, self._cluster_id):
             raise EnvironmentFault(
                 f"the brokers of {self.alias} belong to cluster {metadata.cluster_id}, not {self._cluster_id}"
             )
         self._brokers = {broker.node: (broker.host, broker.port) for broker in metadata.brokers}
         found = {topic.name: topic for topic in metadata.topics}
-        for known in self._topics.values():
+        for known in tuple(self._topics.values()):
             topic = found.get(known.topic)
             if topic is not None:
-                _take_topic(known, topic)
+                await _take_topic(known, topic)
 
 
-def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
+async def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
+    """Note the leaders of a topic. Other tasks run in between if it has very many partitions."""
     if topic.error == 0 and topic.id == ZERO_UUID:
         # The broker does not know topic ids, because its cluster is being upgraded. It is therefore unknown whether
         # this topic is the watched topic. Discovery reports such a cluster to operators.
@@ -282,7 +283,9 @@ def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
     if topic.error:
         return
     known.gone = False
-    for partition in topic.partitions:
+    for number, partition in enumerate(topic.partitions):
+        if number % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
         leader = known.leaders.get(partition.partition)
         # A broker with outdated metadata may report a former leader, so the leader with the higher epoch is kept.
         if leader is not None and partition.leader_epoch < leader.epoch:

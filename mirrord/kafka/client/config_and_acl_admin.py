@@ -20,7 +20,6 @@ from mirrord.kafka.protocol.api_versions import (
     DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
-    METADATA,
     Api,
 )
 from mirrord.kafka.protocol.configs import Setting
@@ -217,7 +216,7 @@ class KafkaUpkeepAdmin:
         self._asker.close()
 
     async def _metadata(self, topics: Collection[str]) -> metadata.Metadata:
-        answer = await self._asker.ask(METADATA, lambda version: metadata.encode(version, topics), metadata.decode)
+        answer = await self._asker.ask_metadata(topics)
         self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         return answer
 

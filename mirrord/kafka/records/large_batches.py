@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from mirrord.kafka.protocol.crc32c import Bytes
@@ -39,12 +39,14 @@ class LargeBatches:
         """Carry out the work, and return its result. Work on a small batch is done at once. `cluster` is the alias of
         the cluster that the batch is from. Raises the errors of the work."""
         begun = begin(steps)
-        return await self.finish(begun, cluster) if isinstance(begun, Begun) else begun
+        if isinstance(begun, Begun):
+            return await self.finish(cast(Begun[T], begun), cluster)
+        return begun
 
-    async def finish(self, begun: Begun, cluster: str) -> object:
+    async def finish(self, begun: Begun[T], cluster: str) -> T:
         """Carry out the rest of the work, and return its result. Raises the errors of the work."""
         async with self._turn(cluster):
-            steps, work = begun
+            steps, work = begun.steps, begun.first
             try:
                 while True:
                     go_on = partial(next, steps) if work is None else await self._carried_out(steps, work)

@@ -7,7 +7,7 @@ small batch is done in the first step, so it yields nothing.
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Elsewhere = Callable[[], Any]
@@ -17,14 +17,17 @@ AT_ONCE = 500
 """Number of records that one step decodes, or adds to a new batch. They take less than a millisecond."""
 
 
-class Begun(NamedTuple):
+class Begun(Generic[T]):
     """Work that has yielded for the first time, and what it has yielded."""
 
-    steps: Steps[Any]
-    first: Elsewhere | None
+    __slots__ = ("first", "steps")
+
+    def __init__(self, steps: Steps[T], first: Elsewhere | None) -> None:
+        self.steps = steps
+        self.first = first
 
 
-def begin(steps: Steps[T]) -> T | Begun:
+def begin(steps: Steps[T]) -> T | Begun[T]:
     """Carry out the first step. Return the result if there are no further ones. Raises the errors of the step."""
     try:
         return Begun(steps, next(steps))

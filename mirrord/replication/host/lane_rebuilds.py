@@ -32,7 +32,7 @@ class _Rest(NamedTuple):
     """The work that is left of a request."""
 
     request: RebuildRequest
-    begun: Begun
+    begun: Begun[RebuiltBatch | None]
 
 
 class ChunkTaker(Protocol):
@@ -110,6 +110,7 @@ class LaneRebuilds:
 
     async def _finish(self, work: _Rest) -> None:
         wanted = work.request
+        result: RebuiltBatch | Exception | None
         try:
             result = await large_batches().finish(work.begun, self._cluster)
         except (PolicyRefused, ValueError) as error:

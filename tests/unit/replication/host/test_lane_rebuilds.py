@@ -134,7 +134,7 @@ async def test_a_gap_before_a_large_batch_is_skipped_once() -> None:
 
 async def test_aborted_records_are_skipped_before_and_after_a_large_batch() -> None:
     """Producer 5 aborts a transaction that begins before the large batch, and another one after it."""
-    mark = {"producer_id": 5, "producer_epoch": 0}
+    mark: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0}
     marker = bytearray(at(MANY + 4, 1, attributes=TRANSACTIONAL | CONTROL, **mark))
     own = shell()
     parts = [
