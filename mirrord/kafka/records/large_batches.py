@@ -10,7 +10,7 @@ no more than one batch.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.records.record_decoding import reading
-from mirrord.kafka.records.steps import Begun, Elsewhere, Steps, begin
+from mirrord.kafka.records.steps import AT_ONCE, Begun, Elsewhere, Steps, begin
 
 T = TypeVar("T")
 
@@ -35,16 +35,9 @@ class LargeBatches:
         # With one thread, work whose task was cancelled ends before other work begins.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-batch")
 
-    async def run(self, steps: Steps[T], cluster: str) -> T:
-        """Carry out the work, and return its result. Work on a small batch is done at once. `cluster` is the alias of
-        the cluster that the batch is from. Raises the errors of the work."""
-        begun = begin(steps)
-        if isinstance(begun, Begun):
-            return await self.finish(cast(Begun[T], begun), cluster)
-        return begun
-
     async def finish(self, begun: Begun[T], cluster: str) -> T:
-        """Carry out the rest of the work, and return its result. Raises the errors of the work."""
+        """Carry out the rest of the work, and return its result. `cluster` is the alias of the cluster that the batch
+        is from. Raises the errors of the work."""
         async with self._turn(cluster):
             steps, work = begun.steps, begun.first
             try:
@@ -104,10 +97,27 @@ def large_batches() -> LargeBatches:
     return _BY_LOOP.setdefault(asyncio.get_running_loop(), LargeBatches())
 
 
+async def run(steps: Steps[T], cluster: str) -> T:
+    """Carry out the work, and return its result. Work on a small batch is done at once. `cluster` is the alias of the
+    cluster that the batch is from. Raises the errors of the work."""
+    begun = begin(steps)
+    if isinstance(begun, Begun):
+        return await large_batches().finish(cast(Begun[T], begun), cluster)
+    return begun
+
+
+async def in_parts(records: Sequence[DecodedRecord]) -> AsyncGenerator[Sequence[DecodedRecord]]:
+    """Yield the records in parts. Other tasks run in between."""
+    for at in range(0, len(records), AT_ONCE):
+        if at:
+            await asyncio.sleep(0)
+        yield records[at : at + AT_ONCE]
+
+
 async def decoded(
     buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None, cluster: str = ""
 ) -> list[DecodedRecord]:
     """Decode the records of a batch as `mirrord.kafka.records.record_decoding.decode` does, without holding up the
     event loop if the batch is large. `cluster` is the alias of the cluster that the batch is from."""
-    _, records = await large_batches().run(reading(buffer, start, end, rebuild_bytes), cluster)
+    _, records = await run(reading(buffer, start, end, rebuild_bytes), cluster)
     return records

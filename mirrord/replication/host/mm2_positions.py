@@ -108,7 +108,7 @@ async def read_positions(
                 if batch.aborted or batch.header.attributes & CONTROL:
                     continue
                 try:
-                    records += [(each.key, each.value) for each in batch.records()]
+                    records += [(each.key, each.value) for each in await batch.decoded()]
                 except ValueError as error:
                     raise EnvironmentFault(f"{topic}-{partition} cannot be read: {error}") from error
     except ReadFailed as failed:

@@ -406,7 +406,7 @@ def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, 
 
 async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     await asyncio.sleep(0)  # a long lookup must not hold up the lanes
-    return batch.records()
+    return await batch.decoded()
 
 
 def _read_together(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

@@ -8,7 +8,7 @@ import pytest
 
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.records.bounded_decompression import AT_ONCE_BYTES, GZIP, SNAPPY, ZSTD, TooLarge
-from mirrord.kafka.records.large_batches import LargeBatches, decoded, large_batches
+from mirrord.kafka.records.large_batches import decoded, large_batches, run
 from mirrord.kafka.records.record_decoding import decode, reading
 from mirrord.kafka.records.steps import AT_ONCE, Begun, Steps, begin, finish
 from tests.unit.replication.host.test_batch_rebuild import BASE, batch
@@ -83,21 +83,21 @@ class Memory:
 
 
 async def test_one_large_batch_at_a_time_is_in_memory() -> None:
-    memory, turn = Memory(), LargeBatches()
+    memory = Memory()
     names = ["a", "b", "c", "d"]
-    assert await asyncio.gather(*(turn.run(memory.work(name), "eu") for name in names)) == names
+    assert await asyncio.gather(*(run(memory.work(name), "eu") for name in names)) == names
     assert (memory.most, memory.now, memory.order) == (1, 0, names)
 
 
 async def test_clusters_take_turns() -> None:
-    memory, turn = Memory(), LargeBatches()
+    memory = Memory()
     wanted = [("bomb 1", "x"), ("bomb 2", "x"), ("bomb 3", "x"), ("healthy", "eu"), ("other", "us")]
-    await asyncio.gather(*(turn.run(memory.work(name), cluster) for name, cluster in wanted))
+    await asyncio.gather(*(run(memory.work(name), cluster) for name, cluster in wanted))
     assert memory.order == ["bomb 1", "bomb 2", "healthy", "other", "bomb 3"]
 
 
 async def test_the_work_of_a_cancelled_task_ends_before_other_work_begins() -> None:
-    memory, turn = Memory(), LargeBatches()
+    memory = Memory()
     running, may_end, ended = threading.Event(), threading.Event(), threading.Event()
     ended_first: list[bool] = []
 
@@ -106,9 +106,9 @@ async def test_the_work_of_a_cancelled_task_ends_before_other_work_begins() -> N
         may_end.wait()
         ended.set()
 
-    first = asyncio.create_task(turn.run(memory.work("first", long), "eu"))
-    waiting = asyncio.create_task(turn.run(memory.work("waiting"), "eu"))
-    second = asyncio.create_task(turn.run(memory.work("second", lambda: ended_first.append(ended.is_set())), "eu"))
+    first = asyncio.create_task(run(memory.work("first", long), "eu"))
+    waiting = asyncio.create_task(run(memory.work("waiting"), "eu"))
+    second = asyncio.create_task(run(memory.work("second", lambda: ended_first.append(ended.is_set())), "eu"))
     await asyncio.to_thread(running.wait)
     first.cancel()
     waiting.cancel()
@@ -116,12 +116,12 @@ async def test_the_work_of_a_cancelled_task_ends_before_other_work_begins() -> N
     may_end.set()
     assert await second == "second"
     assert (memory.order, ended_first) == (["first", "second"], [True])
-    assert await turn.run(memory.work("later"), "eu") == "later"
+    assert await run(memory.work("later"), "eu") == "later"
 
 
 async def test_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on() -> None:
-    memory, turn = Memory(), LargeBatches()
-    tasks = [asyncio.create_task(turn.run(memory.work(name), "eu")) for name in "abc"]
+    memory = Memory()
+    tasks = [asyncio.create_task(run(memory.work(name), "eu")) for name in "abc"]
     tasks[0].add_done_callback(lambda _: tasks[1].cancel())
     assert await tasks[2] == "c"
 
@@ -140,7 +140,7 @@ def _fail() -> None:
 
 async def test_an_error_of_a_function_is_raised_where_the_work_is_done() -> None:
     assert finish(raised()) == "noticed 'lost'"
-    assert await LargeBatches().run(raised(), "eu") == "noticed 'lost'"
+    assert await run(raised(), "eu") == "noticed 'lost'"
 
 
 async def test_an_error_ends_the_turn() -> None:
@@ -148,10 +148,9 @@ async def test_an_error_ends_the_turn() -> None:
         yield None
         raise ValueError("unreadable")
 
-    turn = LargeBatches()
     for _ in range(2):
         with pytest.raises(ValueError, match="unreadable"):
-            await turn.run(fails(), "eu")
+            await run(fails(), "eu")
 
 
 async def test_an_event_loop_has_one_object() -> None:
