@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from mirrord.config.flow_features import SyncConfig
 from mirrord.config.schema import Config
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records.record_decoding import ReadRecords
 from mirrord.kafka.records.steps import finish
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.base import Origin
@@ -199,7 +200,9 @@ async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None])
         other = DeadLetters(flow.setup.flow, flow.setup.source, flow.setup.target)
         last = letters[-1]
         record = DecodedRecord(60, last.timestamp()[1], last.key(), last.value(), ())
-        data = bytes(finish(building(0, [record], RebuildRequest(bytearray(), 0, 0, 60, 7, 0, 0))).data)
+        data = bytes(
+            finish(building(ReadRecords(0, []), [record], RebuildRequest(bytearray(), 0, 0, 60, 7, 0, 0))).data
+        )
         assert await other.keep(LetterPlace(topic, 0, 60, lane), data, BY_POLICY, behind) == last.offset()
     assert len(await asyncio.to_thread(committed, flow.target, dead)) == len(letters)
     await alter(flow.target, dead, "max.message.bytes", "70")

@@ -19,12 +19,11 @@ from aiokafka.record.default_records import (
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER_LENGTH, LOG_APPEND_TIME, Header
 from mirrord.kafka.records.bounded_decompression import TooLarge
-from mirrord.kafka.records.steps import Steps
+from mirrord.kafka.records.steps import AT_ONCE, Steps
 
 MOST_SLOW = 100_000
 """Maximum number of records and headers of a batch that has such names. Python reads about 500,000 of them per
 second."""
-_LOOKED_AT_ONCE = 5_000
 _VARINT_BYTES, _VARINT_MASK = 10, (1 << 64) - 1
 _RAW = "surrogateescape"
 
@@ -54,14 +53,16 @@ def is_utf8(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def builder_for(records: Sequence[DecodedRecord], **options: int) -> Steps[DefaultRecordBatchBuilderProtocol]:
-    """Look for the right one of aiokafka's builders for a batch that holds these records, in steps. `options` are those
-    of the builder. The compiled builder is about 20 times faster, so the one in pure Python is used only for names that
-    are not UTF-8."""
-    for at in range(0, len(records), _LOOKED_AT_ONCE):
+def builder_for(
+    records: Sequence[DecodedRecord], at_once: int = AT_ONCE, **options: int
+) -> Steps[DefaultRecordBatchBuilderProtocol]:
+    """Look for the right one of aiokafka's builders for a batch that holds these records. One step examines `at_once`
+    of them. `options` are those of the builder. The compiled builder is about 20 times faster, so the one in pure
+    Python is used only for names that are not UTF-8."""
+    for at in range(0, len(records), at_once):
         if at:
             yield None
-        some = records[at : at + _LOOKED_AT_ONCE]
+        some = records[at : at + at_once]
         if not all(is_utf8(name) for record in some for name, _ in record.headers):
             return _DefaultRecordBatchBuilderPy(**options)
     return DefaultRecordBatchBuilder(**options)

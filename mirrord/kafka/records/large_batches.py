@@ -119,5 +119,4 @@ async def decoded(
 ) -> list[DecodedRecord]:
     """Decode the records of a batch as `mirrord.kafka.records.record_decoding.decode` does, without holding up the
     event loop if the batch is large. `cluster` is the alias of the cluster that the batch is from."""
-    _, records = await run(reading(buffer, start, end, rebuild_bytes), cluster)
-    return records
+    return (await run(reading(buffer, start, end, rebuild_bytes), cluster)).records

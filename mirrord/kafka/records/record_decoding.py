@@ -15,7 +15,7 @@ aiokafka's compiled class for old messages is not used, because it reads past th
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -42,7 +42,7 @@ from mirrord.kafka.records.bounded_decompression import (
     decompress,
 )
 from mirrord.kafka.records.header_names import read_slowly, varint
-from mirrord.kafka.records.steps import AT_ONCE, Steps, collected, finish
+from mirrord.kafka.records.steps import AT_ONCE, Steps, collected, finish, step_records
 
 _MAGIC = 2
 _OLD_CODECS = frozenset({GZIP, SNAPPY, LZ4})
@@ -61,6 +61,7 @@ _MOST_OLD_BYTES = 32 << 20
 _SMALL_BYTES = 64 << 10
 """Compressed data up to this size is decompressed at once if the result is small, too."""
 _CRC_AT_ONCE = 4 << 20
+_FREED_AT_ONCE = 16 << 20
 _CHECKED_AT_ONCE = 50_000
 
 
@@ -83,17 +84,24 @@ def decode(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None
     if there are more than `MOST_RECORDS` or `MOST_HEADERS`. `rebuild_bytes` is the limit of the flow to which the data
     belong. If they belong to no flow, the limit is `bounded_decompression.MOST_BYTES`.
     """
-    return finish(reading(buffer, start, end, rebuild_bytes))[1]
+    return finish(reading(buffer, start, end, rebuild_bytes)).records
 
 
-def reading(
-    buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None
-) -> Steps[tuple[int, list[DecodedRecord]]]:
-    """Read the codec and the records in steps. The records are in ascending order of offset. The input is the same as
-    for `decode`. The buffer is read only in the first step. Raises ValueError if the data cannot be read."""
+class ReadRecords(NamedTuple):
+    """The records of a batch, in ascending order of offset."""
+
+    codec: int
+    records: list[DecodedRecord]
+    at_once: int = AT_ONCE
+    """How many of these records belong to one step."""
+
+
+def reading(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None) -> Steps[ReadRecords]:
+    """Read the records in steps. The input is the same as for `decode`. The buffer is read only in the first step.
+    Raises ValueError if the data cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
-        codec, records = yield from (_read_old if is_old(data, 0, len(data)) else _read_batch)(data, rebuild_bytes)
+        found = yield from (_read_old if is_old(data, 0, len(data)) else _read_batch)(data, rebuild_bytes)
     except WireError as error:
         raise ValueError(str(error)) from error
     except TooLarge as error:
@@ -105,15 +113,16 @@ def reading(
     # Each codec raises different exceptions. Their only common base class is Exception.
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
-    for at in range(0, len(records), _CHECKED_AT_ONCE):
+    for at in range(0, len(found.records), _CHECKED_AT_ONCE):
         if at:
             yield None
-        if any(later.offset <= earlier.offset for earlier, later in pairwise(records[at : at + _CHECKED_AT_ONCE + 1])):
+        some = found.records[at : at + _CHECKED_AT_ONCE + 1]
+        if any(later.offset <= earlier.offset for earlier, later in pairwise(some)):
             raise ValueError("the offsets are not in ascending order")
-    return codec, records
+    return found
 
 
-def _read_batch(data: bytes, most: int | None) -> Steps[tuple[int, list[DecodedRecord]]]:
+def _read_batch(data: bytes, most: int | None) -> Steps[ReadRecords]:
     if len(data) < HEADER_LENGTH:
         raise ValueError(f"{len(data)} bytes are not a batch")
     header = Header(*cast(HeaderTuple, HEADER.unpack_from(data)))
@@ -125,7 +134,7 @@ def _read_batch(data: bytes, most: int | None) -> Steps[tuple[int, list[DecodedR
         raise ValueError("the checksum does not match")
     codec = header.attributes & CODEC_MASK
     if len(data) == HEADER_LENGTH:
-        return codec, []  # a codec cannot decompress zero bytes
+        return ReadRecords(codec, [])  # a codec cannot decompress zero bytes
     _check_count(header.record_count)
     plain = memoryview(data)
     if codec:
@@ -134,11 +143,22 @@ def _read_batch(data: bytes, most: int | None) -> Steps[tuple[int, list[DecodedR
         HEADER.pack_into(plain, 0, *header._replace(length=length, attributes=header.attributes & ~CODEC_MASK))
     if len(plain) > HEADER_LENGTH + _HEADER_BYTES * MOST_HEADERS:
         yield from _check_large_records(plain, header.record_count)
+    at_once = step_records(header.record_count, len(plain))
+    records = yield from _read_records(plain, header, at_once)
+    if len(plain) > _FREED_AT_ONCE:
+        held = [plain]
+        del plain
+        yield held.clear  # to free a large buffer takes up to 20 ms
+    return ReadRecords(codec, records, at_once)
+
+
+def _read_records(plain: memoryview, header: Header, at_once: int) -> Steps[list[DecodedRecord]]:
+    """Read the records of an uncompressed batch."""
     try:
         records = _read_fast(DefaultRecordBatch(plain))
-        return codec, (list(records) if header.record_count < AT_ONCE else (yield from collected(records)))
+        return list(records) if header.record_count <= at_once else (yield from collected(records, at_once))
     except UnicodeDecodeError:
-        return codec, (yield from collected(read_slowly(plain, header)))
+        return (yield from collected(read_slowly(plain, header), at_once))
 
 
 def _read_fast(batch: Any) -> Iterator[DecodedRecord]:
@@ -198,9 +218,9 @@ def _decompressed(codec: int, data: memoryview, room: int, most: int | None) -> 
     return (yield partial(decompress, codec, data, room, most))
 
 
-def _read_old(data: bytes, most: int | None) -> Steps[tuple[int, list[DecodedRecord]]]:
-    """Return the codec and the records of messages of formats 0 and 1. A message may be a wrapper, which contains
-    compressed messages."""
+def _read_old(data: bytes, most: int | None) -> Steps[ReadRecords]:
+    """Return the records of messages of formats 0 and 1. A message may be a wrapper, which contains compressed
+    messages."""
     codec = 0
     records: list[DecodedRecord] = []
     for message in parse(data, checked=True):
@@ -214,7 +234,8 @@ def _read_old(data: bytes, most: int | None) -> Steps[tuple[int, list[DecodedRec
         records += yield from collected(map(_of_old, inside(message, found)))
         if records[-1].offset != message.offset:
             raise ValueError(f"the last message inside the one at offset {message.offset} has a different offset")
-    return codec, records
+    size = sum(len(record.value or b"") for record in records[:AT_ONCE])
+    return ReadRecords(codec, records, step_records(min(len(records), AT_ONCE), size))
 
 
 def _of_old(message: OldMessage) -> DecodedRecord:

@@ -9,8 +9,8 @@ from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, Header, HeaderTuple
 from mirrord.kafka.records.header_names import builder_for, writable_headers
-from mirrord.kafka.records.record_decoding import reading
-from mirrord.kafka.records.steps import AT_ONCE, Steps, collected
+from mirrord.kafka.records.record_decoding import ReadRecords, reading
+from mirrord.kafka.records.steps import AT_ONCE, Steps, cleared, collected
 from mirrord.ledger.facts.core import Verdict
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 
@@ -28,24 +28,28 @@ def rebuilding(request: RebuildRequest, rebuild_bytes: int | None = None) -> Ste
     unless the target refuses it. A log append time from the source becomes the create time of the records. Raises
     ValueError if the decompressed records are larger than `rebuild_bytes`, the flow's limit.
     """
-    codec, records = yield from reading(request.buffer, request.start, request.end, rebuild_bytes)
-    wanted = (record for record in records if request.from_offset <= record.offset < request.until_offset)
+    source = yield from reading(request.buffer, request.start, request.end, rebuild_bytes)
+    wanted = (record for record in source.records if request.from_offset <= record.offset < request.until_offset)
     kept = yield from collected(islice(wanted, request.most))
-    return (yield from building(codec, kept, request)) if kept else None
+    made = (yield from building(source, kept, request)) if kept else None
+    kept.clear()
+    yield from cleared(source.records, source.at_once)
+    return made
 
 
 def building(
-    codec: int, kept: Sequence[DecodedRecord], request: RebuildRequest, left_out: Sequence[Verdict] = ()
+    source: ReadRecords, kept: Sequence[DecodedRecord], request: RebuildRequest, left_out: Sequence[Verdict] = ()
 ) -> Steps[RebuiltBatch]:
     """Build a batch for the lane that contains the records `kept`, in steps.
 
-    The offsets of the records are those on the source, and `codec` is the codec of the source batch. `left_out` becomes
-    part of the result.
+    The offsets of the records are those on the source, and `source` is what has been read from the source batch.
+    `left_out` becomes part of the result.
     """
     builder = yield from builder_for(
         kept,
+        source.at_once,
         magic=_MAGIC,
-        compression_type=request.codec(codec),
+        compression_type=request.codec(source.codec),
         is_transactional=0,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
@@ -58,10 +62,10 @@ def building(
     pieces: list[tuple[int, int]] = []
     start = end = kept[0].offset
     newest_ms = kept[0].time_ms
-    for first in range(0, len(kept), AT_ONCE):
+    for first in range(0, len(kept), source.at_once):
         if first:
             yield None
-        some = kept[first : first + AT_ONCE]
+        some = kept[first : first + source.at_once]
         for delta, record in enumerate(some, first):
             builder.append(delta, record.time_ms + shift, record.key, record.value, writable_headers(record))
             if (offset := record.offset) != end:

@@ -17,7 +17,7 @@ from functools import partial
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.records.record_decoding import reading
-from mirrord.kafka.records.steps import AT_ONCE, Steps
+from mirrord.kafka.records.steps import Steps, cleared
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault, PolicyUnusable
 from mirrord.replication.host.batch_rebuild import building, rebuilding
@@ -83,11 +83,11 @@ class RecordPolicies:
         """
         if self._fault:
             raise PolicyRefused(str(self._unusable()), request.from_offset)
-        codec, records = yield from reading(request.buffer, request.start, request.end, self._rebuild_bytes)
+        source = yield from reading(request.buffer, request.start, request.end, self._rebuild_bytes)
         kept: list[DecodedRecord] = []
         left_out: list[Verdict] = []
-        for number, record in enumerate(records):
-            if number % AT_ONCE == 0 < number:
+        for number, record in enumerate(source.records):
+            if number % source.at_once == 0 < number:
                 yield None
             if record.offset < request.from_offset:
                 continue
@@ -103,7 +103,10 @@ class RecordPolicies:
             kept.append(copy)
         if not kept:
             return RebuiltBatch(bytearray(), (), -1, tuple(left_out)) if left_out else None
-        return (yield from building(codec, kept, request, left_out))
+        made = yield from building(source, kept, request, left_out)
+        kept.clear()
+        yield from cleared(source.records, source.at_once)
+        return made
 
     def decide(self, record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
         """Return the record as it is written to the target, or the reason why it is skipped. `known` is the decision in
