@@ -29,8 +29,7 @@ FAR_BATCHES = 4_096
 """
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """Largest amount of data that one fetch returns for a lane with record policies, in bytes. All fetched records are
-decoded and passed to the policies before the event loop continues. A large number of small records would therefore
-delay everything else in the process, including the renewal of the lease."""
+decoded and passed to the policies, so a fetch with many small records takes many turns of the event loop."""
 
 
 def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
