@@ -400,14 +400,18 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 class _Memory:
     """Reads the topics of a cluster. If a topic is missing from the cluster's latest response but was in the previous
     one, the result still includes the topic.
+
+    A broker may name brokers of another cluster as its own, for example those of the target. A response of another
+    cluster than before is an error, because its topics must not be copied.
     """
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
         self._seen: Mapping[str, Topic] = {}
+        self._cluster_id: ClusterId | None = None
 
     async def read(self) -> ClusterTopics:
-        view = await self.admin.describe()
+        view = await self._described(None)
         before, self._seen = self._seen, view.topics
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
@@ -417,9 +421,16 @@ class _Memory:
 
         A topic that is missing from the response remains in the result unchanged.
         """
-        found = (await self.admin.describe(names)).topics
+        found = (await self._described(names)).topics
         self._seen = {**self._seen, **found}
         return msgspec.structs.replace(view, topics={**view.topics, **found})
+
+    async def _described(self, names: Collection[str] | None) -> ClusterTopics:
+        view = await self.admin.describe(names)
+        if self._cluster_id not in {None, view.cluster_id}:
+            raise EnvironmentFault(f"a broker belongs to cluster {view.cluster_id}, not {self._cluster_id}")
+        self._cluster_id = view.cluster_id
+        return view
 
 
 def _is_shown(name: str, done: Done, target: ClusterTopics) -> bool:

@@ -11,6 +11,7 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.topic_admin import ClusterTopics
 from mirrord.kafka.rules.topic import Topic, TopicShape
 from mirrord.ledger.facts.core import PartitionsGrown, TopicCreated
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.supervision.unfetched_partition_ends import uncovered
 from mirrord.topics import discovery as module
@@ -124,6 +125,23 @@ async def test_other_tasks_run_while_many_names_are_compared() -> None:
         await asyncio.sleep(0)
         turns += 1
     assert turns > 10
+
+
+async def test_topics_of_another_cluster_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source names the target's broker as one of its own, and cannot be reached itself."""
+    source, target = clusters()
+    source.add("orders", 3)
+    found = discovery(source, target)
+    lanes = (await found.refresh()).lanes
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "cluster_id", target.cluster_id)
+        patch.setattr(source, "topics", {**target.topics, **source.topics})
+        target.add("orders-of-target", 1)
+        source.add("orders-of-target", 1)
+        with pytest.raises(EnvironmentFault, match="a broker belongs to cluster"):
+            await found.refresh()
+    assert (await found.refresh()).lanes == lanes
+    assert "eu.orders-of-target" not in target.topics
 
 
 async def test_a_topic_that_is_missing_once_is_still_there() -> None:
