@@ -81,7 +81,7 @@ class TargetLags:
                 async for batch in self._stretches.read(partition, offset, offset + 1):
                     if not batch.is_old and batch.header.attributes & CONTROL:
                         continue
-                    records = batch.records()
+                    records = await batch.decoded()
                     return next((each.time_ms for each in records if each.offset >= offset), None)
         except (ReadFailed, TimeoutError, ValueError):
             return None

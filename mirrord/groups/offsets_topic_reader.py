@@ -11,7 +11,7 @@ the reader uses `mirrord.groups.empty_tail` to check whether this is the case.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -19,9 +19,9 @@ import structlog
 
 from mirrord.groups.empty_tail import empty_until as empty_until_of
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.metadata_decoding import ask_metadata
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import aborted_of
-from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
@@ -29,16 +29,16 @@ from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
 from mirrord.kafka.protocol.legacy_messages import group as old_messages
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
-from mirrord.kafka.records.record_decoding import decode
-from mirrord.model.errors import EnvironmentFault
+from mirrord.kafka.records.large_batches import decoded, in_parts
+from mirrord.model.errors import EnvironmentFault, internal_error
 from mirrord.model.names import TopicId
 from mirrord.replication.host.fetcher import SourceFetcher
 from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
+from mirrord.runtime.tasks import report_failure
 
 PARTITION_BYTES = 256 << 10
-"""Maximum number of bytes that a fetch returns for one partition. The limit is low because decoding these bytes blocks
-the event loop."""
+"""Maximum number of bytes that a fetch returns for one partition."""
 AGAIN_S = 0.5
 TAIL_S = 2.0
 """How long the reader waits for records from a partition whose end it has not reached. After this time, it checks
@@ -81,6 +81,11 @@ class GroupLog:
         self._followed: list[_Partition] = []
 
     @property
+    def cluster(self) -> str:
+        """The alias of the cluster."""
+        return self._source.view.alias
+
+    @property
     def ready(self) -> bool:
         """Whether every partition has been read up to the end that it had when reading began."""
         return all(each.ready for each in self._followed)
@@ -96,7 +101,7 @@ class GroupLog:
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])
-        response = await ask(connection, METADATA, body, version, lambda reader: metadata.decode(version, reader))
+        response = await ask_metadata(connection, body, version)
         topic = next((each for each in response.topics if each.name == TOPIC), None)
         if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoSuchTopic(f"{view.alias} has no {TOPIC} yet")
@@ -119,7 +124,7 @@ class GroupLog:
             view.unwatch(self._followed[0].partition.topic_id)
         self._followed = []
 
-    def records(self, records: list[DecodedRecord], position: int) -> set[str]:
+    def records(self, records: Sequence[DecodedRecord], position: int) -> set[str]:
         """Pass the commits at or after `position` to `take`, and return the names of their groups."""
         groups: set[str] = set()
         for record in records:
@@ -169,6 +174,8 @@ class _Partition:
         """Groups with commits before `_end`. These groups are reported when the partition has been read up to
         `_end`."""
         self._stopped = False
+        self._reading: asyncio.Task[None] | None = None
+        """The task that reads the most recently fetched chunk. The next chunk is requested after that."""
         self._tap = PartitionFetch(partition, PARTITION_BYTES, self._deliver)
 
     def start(self, source: SourceFetcher, asks: Asks) -> None:
@@ -178,6 +185,8 @@ class _Partition:
     def stop(self, source: SourceFetcher) -> None:
         self._stopped = True
         source.stop(self._tap)
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def check_tail(self, view: ClusterView) -> None:
         now = time.monotonic()
@@ -222,18 +231,26 @@ class _Partition:
         elif chunk.error:
             self._want(AGAIN_S)
         else:
-            try:
-                self._read(chunk)
-            except WireError as error:
-                self._owner.lost = self._owner.lost or str(error)
-                return
-            self._find_ready(chunk.last_stable)
-            self._want()
+            self._reading = asyncio.get_running_loop().create_task(self._take(chunk))
+            self._reading.add_done_callback(report_failure("group_log_failed", partition=f"{self.partition.partition}"))
 
-    def _read(self, chunk: Chunk) -> None:
+    async def _take(self, chunk: Chunk) -> None:
+        try:
+            await self._read(chunk)
+        except WireError as error:
+            self._owner.lost = self._owner.lost or str(error)
+            return
+        except Exception as error:
+            self._owner.lost = self._owner.lost or internal_error(error)
+            raise
+        self._find_ready(chunk.last_stable)
+        self._want()
+
+    async def _read(self, chunk: Chunk) -> None:
         groups: set[str] = set()
-        for records in self._batches(chunk):
-            groups |= self._owner.records(records, self._position)
+        async for records in self._batches(chunk):
+            async for some in in_parts(records):
+                groups |= self._owner.records(some, self._position)
         if self._behind > self._position:
             self._position, self._moved_at = self._behind, time.monotonic()
         if self.ready:
@@ -241,7 +258,7 @@ class _Partition:
         else:
             self._waiting |= groups
 
-    def _batches(self, chunk: Chunk) -> Iterator[list[DecodedRecord]]:
+    async def _batches(self, chunk: Chunk) -> AsyncGenerator[Sequence[DecodedRecord]]:
         """Yield the records of each batch that is neither a control batch nor part of an aborted transaction."""
         start = chunk.start
         while start < chunk.end:
@@ -250,21 +267,21 @@ class _Partition:
             for number, (at, behind, _, last, _, attributes, _) in enumerate(batches):
                 self._behind = last + 1
                 if not attributes & CONTROL and number not in aborted:
-                    yield self._decode(chunk, at, behind)
+                    yield await self._decode(chunk, at, behind)
             if not is_old:
                 return
             messages = old_messages(chunk.buffer, start, chunk.end)
             if messages is None:
                 return
-            yield self._decode(chunk, messages.start, messages.end)
+            yield await self._decode(chunk, messages.start, messages.end)
             start, self._behind = messages.end, messages.last + 1
 
-    def _decode(self, chunk: Chunk, start: int, end: int) -> list[DecodedRecord]:
+    async def _decode(self, chunk: Chunk, start: int, end: int) -> Sequence[DecodedRecord]:
         try:
-            return decode(chunk.buffer, start, end)
+            return await decoded(chunk.buffer, start, end, cluster=self._owner.cluster)
         except ValueError as error:
             self._owner.skip(str(error))
-            return []
+            return ()
 
     def _find_ready(self, last_stable: int) -> None:
         if not self.ready and max(self._position, self._empty_until) >= min(self._end, last_stable):

@@ -5,6 +5,7 @@ A fetch response includes the log end, so no separate request is needed for part
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -113,7 +114,8 @@ class UncoveredEnds:
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
     """Return the partitions of the selected topics that are not being fetched, and all hosted lanes.
 
-    If a lane is halted or waiting, its partition counts as not being fetched.
+    If a lane is halted or waiting, its partition counts as not being fetched. Partitions beyond the flow's limits are
+    omitted.
     """
     lanes = [lane for report in reports.values() for lane in report.lanes]
     hosted = frozenset(lane.lane for lane in lanes)
@@ -126,11 +128,12 @@ def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorRep
     }
     topics = discovered.source.topics
     names = {lane.source_topic for lane in discovered.lanes} | (discovered.faults.keys() & topics.keys())
+    copied = Counter(lane.source_topic for lane in discovered.lanes if lane.source_topic in discovered.beyond_limits)
     wanted = [
         SourcePartition(name, topics[name].topic_id, partition)
         for name in sorted(names)
         if name in topics
-        for partition in range(topics[name].partitions)
+        for partition in range(copied[name] if name in discovered.beyond_limits else topics[name].partitions)
         if (topics[name].topic_id, partition) not in fetched
     ]
     return Uncovered(wanted, hosted)

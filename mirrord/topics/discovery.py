@@ -32,7 +32,7 @@ from mirrord.topics.rules.two_way_deletions import halves, not_again
 from mirrord.topics.rules.unusable_topics import invalid_names
 from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import naming_of, selection_of
-from policies.selecting import Selection
+from policies.selecting import Refusal, Selection
 
 SHOWN_WITHIN_S = 0.5
 """How long, in seconds, a refresh waits for the target to list the changes that the refresh has made. The next refresh
@@ -48,6 +48,8 @@ SOON_S = 0.5
 REPEAT_S = 5.0
 """Interval, in seconds, at which a refresh is repeated until it succeeds without faults. This interval is used only if
 the setting `refresh` turns off periodic refreshes."""
+_JUDGED_AT_ONCE = 500
+"""Number of topic names that are compared with the flow's patterns at once. They take a few milliseconds."""
 _ALL = 1 << 31
 """More partitions than a topic can have."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
@@ -85,6 +87,8 @@ class Discovered(msgspec.Struct, frozen=True):
     """Whether there are changes that the target does not list yet. If so, the next refresh follows soon."""
     names: Mapping[str, str] = {}
     """The name of each target topic, by source topic."""
+    beyond_limits: Collection[str] = ()
+    """Source topics in `faults` that are not copied, or not completely, because of the flow's limits."""
 
     def with_faults(self, faults: Mapping[str, str]) -> "Discovered":
         """Return a copy of this result that also contains these faults."""
@@ -167,7 +171,7 @@ class Discovery:
         Raises EnvironmentFault if a cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
-        return DiscoveryPreview(source, target, self._plan(source, target))
+        return DiscoveryPreview(source, target, self._plan(source, target, await self._refusals(source)))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
         """Read the topics of both clusters, create missing topics and partitions on the target, and read the target
@@ -178,14 +182,15 @@ class Discovery:
         EnvironmentFault if a cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
+        refusals = await self._refusals(source)
         if note is not None:
-            unsure = [topic for name, topic in source.topics.items() if self._selection.refusal(name) == "fault"]
-            await note([*self._capped(source, target).topics, *unsure], source.cluster_id)
-        plan = self._plan(source, target)
+            unsure = [topic for name, topic in source.topics.items() if refusals[name] == "fault"]
+            await note([*self._capped(source, target, refusals).topics, *unsure], source.cluster_id)
+        plan = self._plan(source, target, refusals)
         self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
         if plan.unbound and bind is not None:
             await bind(plan.unbound)
-            plan = self._plan(source, target)
+            plan = self._plan(source, target, refusals)
         plan = plan.without_unbound()
         self._give_up()
         faults: dict[str, str] = {}
@@ -197,7 +202,7 @@ class Discovery:
             faults |= await self._grow(grow)
             self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
             target = await self._until_shown(target)
-            plan = self._plan(source, target).without_unbound()
+            plan = self._plan(source, target, refusals).without_unbound()
             # A failed change is not a fault if another client has made the change in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
@@ -206,7 +211,9 @@ class Discovery:
         self._log_lines({**plan.remarks, **faults})
         notice = self._notice(plan, source, target)
         is_unshown = bool(self._done)
-        return Discovered(plan.lanes, facts, faults, plan.remarks, notice, source, target, is_unshown, plan.names)
+        return Discovered(
+            plan.lanes, facts, faults, plan.remarks, notice, source, target, is_unshown, plan.names, plan.beyond_limits
+        )
 
     def _notice(self, plan: TopicsPlan, source: ClusterTopics, target: ClusterTopics) -> str:
         pairs = (
@@ -220,9 +227,17 @@ class Discovery:
         self._noticed = notice
         return notice
 
-    def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
-        refusals = {name: self._selection.refusal(name) for name in source.topics}
-        selected, left_out = self._capped(source, target)
+    async def _refusals(self, source: ClusterTopics) -> Mapping[str, Refusal | None]:
+        """Return for each source topic why it is not copied, or None if it is copied. Other tasks run in between."""
+        refusals: dict[str, Refusal | None] = {}
+        for number, name in enumerate(source.topics):
+            if number % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            refusals[name] = self._selection.refusal(name)
+        return refusals
+
+    def _plan(self, source: ClusterTopics, target: ClusterTopics, refusals: Mapping[str, Refusal | None]) -> TopicsPlan:
+        selected, left_out = self._capped(source, target, refusals)
         claimed = self._claims.of_others(self._flow, target.cluster_id, target.topics.values())
         former = self._claims.former_copies(self._flow.name)
         names = (self._target_name, claimed, former, self._claims.names(self._flow))
@@ -242,11 +257,17 @@ class Discovery:
             )
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
         unsure |= {**invalid_names(source.invalid), **left_out}
-        return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
+        if not unsure:
+            return plan
+        return msgspec.structs.replace(
+            plan, unanswered={**plan.unanswered, **unsure}, beyond_limits=frozenset(left_out)
+        )
 
-    def _capped(self, source: ClusterTopics, target: ClusterTopics) -> CappedTopics:
+    def _capped(
+        self, source: ClusterTopics, target: ClusterTopics, refusals: Mapping[str, Refusal | None]
+    ) -> CappedTopics:
         """Return the selected topics of the source that are within the flow's limits."""
-        selected = [topic for name, topic in source.topics.items() if self._selection.refusal(name) is None]
+        selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
         copied: dict[TopicId, int] = {}
         for (topic_id, name), ids in self._claims.former_copies(self._flow.name).items():
             there = target.topics.get(name)
@@ -379,14 +400,18 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 class _Memory:
     """Reads the topics of a cluster. If a topic is missing from the cluster's latest response but was in the previous
     one, the result still includes the topic.
+
+    A broker may name brokers of another cluster as its own, for example those of the target. A response of another
+    cluster than before is an error, because its topics must not be copied.
     """
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
         self._seen: Mapping[str, Topic] = {}
+        self._cluster_id: ClusterId | None = None
 
     async def read(self) -> ClusterTopics:
-        view = await self.admin.describe()
+        view = await self._described(None)
         before, self._seen = self._seen, view.topics
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
@@ -396,9 +421,16 @@ class _Memory:
 
         A topic that is missing from the response remains in the result unchanged.
         """
-        found = (await self.admin.describe(names)).topics
+        found = (await self._described(names)).topics
         self._seen = {**self._seen, **found}
         return msgspec.structs.replace(view, topics={**view.topics, **found})
+
+    async def _described(self, names: Collection[str] | None) -> ClusterTopics:
+        view = await self.admin.describe(names)
+        if self._cluster_id not in {None, view.cluster_id}:
+            raise EnvironmentFault(f"a broker belongs to cluster {view.cluster_id}, not {self._cluster_id}")
+        self._cluster_id = view.cluster_id
+        return view
 
 
 def _is_shown(name: str, done: Done, target: ClusterTopics) -> bool:

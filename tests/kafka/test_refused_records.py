@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from mirrord.config.flow_features import SyncConfig
 from mirrord.config.schema import Config
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records.record_decoding import ReadRecords
+from mirrord.kafka.records.steps import finish
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import Verdict
@@ -24,7 +26,7 @@ from mirrord.operations.quarantine_parking import bring_back, park
 from mirrord.replication.dead_letters.records import LetterPlace, Returned, TargetPosition
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
-from mirrord.replication.host.batch_rebuild import build
+from mirrord.replication.host.batch_rebuild import building
 from mirrord.replication.lane.second_path import RebuildRequest
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import (
@@ -198,7 +200,9 @@ async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None])
         other = DeadLetters(flow.setup.flow, flow.setup.source, flow.setup.target)
         last = letters[-1]
         record = DecodedRecord(60, last.timestamp()[1], last.key(), last.value(), ())
-        data = bytes(build(0, [record], [60], RebuildRequest(bytearray(), 0, 0, 60, 7, 0, 0)).data)
+        data = bytes(
+            finish(building(ReadRecords(0, []), [record], RebuildRequest(bytearray(), 0, 0, 60, 7, 0, 0))).data
+        )
         assert await other.keep(LetterPlace(topic, 0, 60, lane), data, BY_POLICY, behind) == last.offset()
     assert len(await asyncio.to_thread(committed, flow.target, dead)) == len(letters)
     await alter(flow.target, dead, "max.message.bytes", "70")

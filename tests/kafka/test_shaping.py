@@ -9,6 +9,7 @@ from mirrord.kafka.protocol.fetch_session import FetchSession
 from mirrord.kafka.protocol.producer_ids import ProducerIdentity
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.records.header_names import builder_for, writable_headers
+from mirrord.kafka.records.steps import finish
 from tests.fixtures.daemon import Daemon, Load, all_ends, conf, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic, messages
@@ -49,15 +50,17 @@ def _raw_names(producer: ProducerIdentity, sequence: int) -> bytes:
     """A batch of one record, whose header has a name that is not UTF-8."""
     name = b"a\xff\xfe".decode("utf-8", "surrogateescape")
     record = DecodedRecord(0, int(time.time() * 1000), b"key", b"value", [(name, b"1")])
-    builder = builder_for(
-        [record],
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=sequence,
-        batch_size=1 << 20,
+    builder = finish(
+        builder_for(
+            [record],
+            magic=2,
+            compression_type=0,
+            is_transactional=0,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            batch_size=1 << 20,
+        )
     )
     builder.append(0, record.time_ms, record.key, record.value, writable_headers(record))
     return bytes(builder.build())

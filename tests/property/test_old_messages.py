@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from mirrord.kafka.protocol.errors import Malformed
 from mirrord.kafka.protocol.legacy_messages import group
 from mirrord.kafka.protocol.record_batch import intact
-from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane.second_path import RebuildRequest
 from tests.fixtures.old_messages import Magic, Message, messages, with_checksum
+from tests.fixtures.rebuilt import rebuild
 
 MAGICS = st.sampled_from((0, 1))
 NUMBERS = st.integers(0, 1 << 32)

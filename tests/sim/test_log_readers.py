@@ -7,8 +7,8 @@ import pytest
 
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.records.record_decoding import decode
-from mirrord.replication.host import batch_rebuild
 from mirrord.replication.lane.second_path import RebuildRequest
+from tests.fixtures.rebuilt import rebuild
 from tests.sim import toy
 from tests.sim.log_readers import PARTITION, TIMED_OUT, SourceReader, TargetReader, at_once
 from tests.sim.source import OUT_OF_RANGE, FakeSource
@@ -110,7 +110,7 @@ def test_batches_of_aborted_transactions_are_marked() -> None:
 def test_the_second_path_of_the_simulation_builds_what_the_product_builds(keys: int) -> None:
     batch = toy.encode(10, 13, [(10, 1), (12, 2), (13, 3)], newest_ms=5, keys=keys)
     request = RebuildRequest(batch, 0, len(batch), 11, 501, 0, 7)
-    made, true = toy.rebuild(request), batch_rebuild.rebuild(request)
+    made, true = toy.rebuild(request), rebuild(request)
     assert made is not None
     assert true is not None
     assert made.pieces == true.pieces

@@ -7,10 +7,12 @@ from typing import TypeVar
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.kafka.client.metadata_decoding import decode_in_steps, encoded_answer
 from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA, Api
 from mirrord.kafka.protocol.errors import UnsupportedBroker, WireError
-from mirrord.kafka.protocol.metadata import TopicMetadata, decode, encode
+from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
@@ -54,20 +56,21 @@ class Asker:
         async with self._asking:
             return await self._ask(api, encode, decode, at)
 
-    async def known_elsewhere(self, names: Collection[str]) -> dict[str, TopicMetadata]:
+    async def known_elsewhere(self, names: Collection[str], cluster_id: str | None) -> dict[str, TopicMetadata]:
         """Ask up to `OTHERS` brokers, other than the one that answered last, for topics that this one does not know.
         Return the topics that any of them knows.
 
         A broker that is cut off from the controllers still answers, but does not know topics that have been created
-        since. Brokers that do not answer are ignored.
+        since. Brokers that do not answer are ignored, and so are brokers of another cluster than `cluster_id`.
         """
         found: dict[str, TopicMetadata] = {}
         answered = self._connection
         others = [each for each in self.brokers if answered is None or each != (answered.host, answered.port)]
         for address in others[:OTHERS]:
             with suppress(EnvironmentFault):
-                answer = await self.ask(METADATA, lambda version: encode(version, names), decode, address)
-                found |= {each.name: each for each in answer.topics if each.name and not each.error}
+                answer = await self.ask_metadata(names, address)
+                if answer.cluster_id == cluster_id:
+                    found |= {each.name: each for each in answer.topics if each.name and not each.error}
         return found
 
     async def _ask(
@@ -98,6 +101,33 @@ class Asker:
                 self.close()
                 raise Unreachable(f"{error}") from error
         raise AssertionError
+
+    async def ask_metadata(self, names: Collection[str] | None, at: BrokerAddress | None = None) -> metadata.Metadata:
+        """Request the metadata of these topics, or of all topics if `names` is None. The answer is decoded in steps,
+        because a broker may report more topics than it was asked for. Raises the same errors as `ask`."""
+        version, answer = await self.encoded_metadata(names, at)
+        return await self.decoded(version, answer)
+
+    async def encoded_metadata(
+        self, names: Collection[str] | None, at: BrokerAddress | None = None, *, allowed: bool = False
+    ) -> tuple[int, bytes]:
+        """Request metadata as `ask_metadata` does. Return the version and the encoded answer. If `allowed` is set, the
+        answer contains the operations that are permitted on the topics."""
+        return await self.ask(
+            METADATA,
+            lambda version: metadata.encode(version, names, allowed=allowed),
+            lambda version, reader: (version, encoded_answer(reader)),
+            at,
+        )
+
+    async def decoded(self, version: int, answer: bytes) -> metadata.Metadata:
+        """Decode the answer of `encoded_metadata` in steps. If that fails, close the connection and raise
+        Unreachable."""
+        try:
+            return await decode_in_steps(version, answer)
+        except WireError as error:
+            self.close()
+            raise Unreachable(f"{error}") from error
 
     def close(self) -> None:
         """Close the connection. The next request opens a new connection."""

@@ -18,7 +18,7 @@ from mirrord.kafka.client.reconnecting_link import Backoff, Link
 from mirrord.kafka.client.request_stats import RequestStats
 from mirrord.kafka.protocol.api_versions import APIS, METADATA
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
-from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, encode
+from mirrord.kafka.protocol.metadata import AT_ONCE, Metadata, TopicMetadata, encode
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
@@ -277,7 +277,7 @@ class ClusterView:
             connection = await self._informant()
             version = connection.version(METADATA)
             body = encode(version, names)
-            self._take(await ask_metadata(connection, body, version))
+            await self._take(await ask_metadata(connection, body, version))
         except MirrordError as error:
             if not self.error:
                 log.warning("cluster_unreachable", cluster=self.alias, error=str(error))
@@ -299,7 +299,7 @@ class ClusterView:
                 log.exception("cluster_news_failed", cluster=self.alias)  # the other callbacks must still be called
         return True
 
-    def _take(self, metadata: Metadata) -> None:
+    async def _take(self, metadata: Metadata) -> None:
         if metadata.cluster_id not in (None, self._cluster_id):
             raise EnvironmentFault(
                 f"the brokers of {self.alias} belong to cluster {metadata.cluster_id}, not {self._cluster_id}"
@@ -307,17 +307,18 @@ class ClusterView:
         self._brokers = {broker.node: (broker.host, broker.port) for broker in metadata.brokers}
         found = {topic.name: topic for topic in metadata.topics}
         is_outdated = False
-        for known in self._topics.values():
+        for known in tuple(self._topics.values()):
             topic = found.get(known.topic)
             if topic is not None:
-                is_outdated |= _take_topic(known, topic)
+                is_outdated |= await _take_topic(known, topic)
         self._outdated = self._outdated + 1 if is_outdated else 0
         if 0 < self._outdated < INFORMANTS:
             self.refresh()  # another broker will be asked
 
 
-def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> bool:
-    """Update the leaders of a topic. Return whether the broker's metadata are outdated."""
+async def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> bool:
+    """Note the leaders of a topic. Other tasks run in between if it has very many partitions. Return whether the
+    broker's metadata are outdated."""
     if topic.error == 0 and topic.id == ZERO_UUID:
         # The broker does not know topic ids, because its cluster is being upgraded. It is therefore unknown whether
         # this topic is the watched topic. Discovery reports such a cluster to operators.
@@ -328,7 +329,9 @@ def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> bool:
     if topic.error:
         return False
     known.gone = is_outdated = False
-    for partition in topic.partitions:
+    for number, partition in enumerate(topic.partitions):
+        if number % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
         leader = known.leaders.get(partition.partition)
         # A broker with outdated metadata may report a former leader, so the leader with the higher epoch is kept.
         if leader is not None and partition.leader_epoch < leader.epoch:

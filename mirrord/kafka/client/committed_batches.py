@@ -107,7 +107,7 @@ async def _markers(
             if header.attributes & CONTROL:
                 offsets, commits = found.setdefault(header.producer_id, ([], []))
                 offsets.append(header.base_offset)
-                commits.append(_commits(batch))
+                commits.append(await _commits(batch))
                 begun.discard(header.producer_id)
             elif header.attributes & TRANSACTIONAL and header.base_offset < end:
                 begun.add(header.producer_id)
@@ -116,9 +116,9 @@ async def _markers(
     return found
 
 
-def _commits(batch: ReadBatch) -> bool:
+async def _commits(batch: ReadBatch) -> bool:
     """Return whether a control batch is a marker that commits a transaction."""
-    keys = (record.key for record in batch.records())
+    keys = [record.key for record in await batch.decoded()]
     return any(key is not None and key[2:4] == _COMMIT for key in keys)
 
 

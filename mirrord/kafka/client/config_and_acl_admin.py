@@ -20,7 +20,6 @@ from mirrord.kafka.protocol.api_versions import (
     DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
-    METADATA,
     Api,
 )
 from mirrord.kafka.protocol.configs import Setting
@@ -194,7 +193,7 @@ class KafkaUpkeepAdmin:
         answer = await self._metadata(topics)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         missing = {topic.name for topic in answer.topics if topic.name and topic.error == unknown}
-        elsewhere = await self._asker.known_elsewhere(missing) if missing else {}
+        elsewhere = await self._asker.known_elsewhere(missing, answer.cluster_id) if missing else {}
         return frozenset(missing - elsewhere.keys())
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
@@ -218,7 +217,7 @@ class KafkaUpkeepAdmin:
         self._asker.close()
 
     async def _metadata(self, topics: Collection[str]) -> metadata.Metadata:
-        answer = await self._asker.ask(METADATA, lambda version: metadata.encode(version, topics), metadata.decode)
+        answer = await self._asker.ask_metadata(topics)
         self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         return answer
 

@@ -25,7 +25,7 @@ from mirrord.kafka.client.connection import Unreachable
 from mirrord.kafka.client.reconnecting_link import Backoff
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.protocol import metadata
-from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA
+from mirrord.kafka.protocol.api_versions import LIST_OFFSETS
 from mirrord.kafka.protocol.errors import ErrorCode, WireError
 from mirrord.kafka.protocol.list_offsets import (
     EARLIEST,
@@ -229,13 +229,13 @@ class LogOffsets:
         return {
             TopicPartition(topic.name, each.partition): _Led(TopicId(topic.id), addresses.get(each.leader))
             for topic in described.topics
-            if topic.name is not None
+            if topic.name is not None and topic.name in names
             for each in topic.partitions
         }
 
     async def _topics(self, names: Collection[str], at: BrokerAddress | None = None) -> metadata.Metadata:
         asker = self._any if at is None else self._broker(at)
-        return await asker.ask(METADATA, lambda version: metadata.encode(version, sorted(names)), metadata.decode, at)
+        return await asker.ask_metadata(sorted(names), at)
 
     async def _list(self, address: BrokerAddress, questions: Collection[OffsetQuestion]) -> Answers:
         body, decode = offsets_request(questions)

@@ -31,6 +31,7 @@ from mirrord.kafka.protocol.record_batch import (
     records_digest,
     scan,
 )
+from mirrord.kafka.records.large_batches import decoded
 from mirrord.kafka.records.record_decoding import decode as decode_records
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
@@ -102,9 +103,17 @@ class ReadBatch(NamedTuple):
     rebuild_bytes: int | None = None
     """The flow's `limits.rebuild_bytes`. None if the batch does not belong to a flow."""
 
+    cluster: str = ""
+    """The alias of the cluster that the batch was read from, if it is known."""
+
     def records(self) -> list[DecodedRecord]:
-        """Decode the records. Raises ValueError if they cannot be read, or if they are larger than `rebuild_bytes`."""
+        """Decode the records at once. Raises ValueError if they cannot be read, or if they are larger than
+        `rebuild_bytes`. In a daemon, only `decoded` may be used."""
         return decode_records(self.buffer, self.start, self.end, self.rebuild_bytes)
+
+    async def decoded(self) -> list[DecodedRecord]:
+        """Decode the records as `records` does, without holding up the event loop if the batch is large."""
+        return await decoded(self.buffer, self.start, self.end, self.rebuild_bytes, self.cluster)
 
     @property
     def is_old(self) -> bool:
@@ -182,7 +191,8 @@ class Stretches:
                 if number % _TURN == _TURN - 1:
                     await asyncio.sleep(0)  # a response with many small batches must not block the lanes
                 if last >= position and base < end:
-                    yield ReadBatch(Header(*header), buffer, at, behind, number in aborted, self._rebuild_bytes)
+                    more = (number in aborted, self._rebuild_bytes, self._view.alias)
+                    yield ReadBatch(Header(*header), buffer, at, behind, *more)
             if batches:
                 position = batches[-1][3] + 1
                 read = FetchPosition(position, response.leader_epoch, batches[-1][6][2])

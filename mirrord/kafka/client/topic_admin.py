@@ -18,10 +18,8 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.admin_requests import Asker
 from mirrord.kafka.client.connection import Unreachable
 from mirrord.kafka.client.credentials import client_options
-from mirrord.kafka.client.metadata_decoding import decode_in_steps, encoded_answer
 from mirrord.kafka.protocol import metadata
-from mirrord.kafka.protocol.api_versions import METADATA
-from mirrord.kafka.protocol.errors import ErrorCode, WireError
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.topic import Topic, TopicShape, is_valid_name
 from mirrord.kafka.rules.topic_ids import missing_ids
 from mirrord.model.errors import EnvironmentFault
@@ -118,7 +116,7 @@ class KafkaTopicAdmin:
             raise Unreachable("the broker does not report the id of its cluster")
         listed = answer.topics
         if names is not None and (unknown := [each.name for each in listed if each.name and each.error == _UNKNOWN]):
-            elsewhere = await self._asker.known_elsewhere(unknown)
+            elsewhere = await self._asker.known_elsewhere(unknown, answer.cluster_id)
             listed = [elsewhere.get(each.name or "", each) for each in listed]
         self._check_ids(ClusterId(answer.cluster_id), listed)
         topics: dict[str, Topic] = {}
@@ -201,29 +199,15 @@ class KafkaTopicAdmin:
 
         Return None if all topics were requested and the answer is the same as the previous answer about all topics.
         """
-
-        def encode(version: int) -> bytes:
-            return metadata.encode(version, names, allowed=rights)
-
-        version, data = await self._asker.ask(
-            METADATA, encode, lambda version, reader: (version, encoded_answer(reader))
-        )
+        version, data = await self._asker.encoded_metadata(names, allowed=rights)
         if names is not None or rights:
-            return await self._decoded(version, data)
+            return await self._asker.decoded(version, data)
         if data[_THROTTLE_BYTES:] == self._last_encoded and self._all is not None:
             return None
-        answer = await self._decoded(version, data)
+        answer = await self._asker.decoded(version, data)
         # `describe` sets `_all` again once it has accepted the answer.
         self._last_encoded, self._all = data[_THROTTLE_BYTES:], None
         return answer
-
-    async def _decoded(self, version: int, data: bytes) -> metadata.Metadata:
-        """Decode an answer. Raises Unreachable."""
-        try:
-            return await decode_in_steps(version, data)
-        except WireError as error:
-            self._asker.close()
-            raise Unreachable(f"{error}") from error
 
 
 class TopicToCreate(NamedTuple):

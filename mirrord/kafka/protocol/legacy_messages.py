@@ -7,10 +7,12 @@ attributes (1), timestamp (8, only in format 1), key and value. The key and the 
 (4). The magic is at the same position as in a v2 batch, so one byte is enough to distinguish the formats.
 
 A message whose attributes name a compression codec is a wrapper. Its value holds other messages in compressed form, and
-its offset is the offset of the last of these messages. The caller decompresses the value and passes it to `inside`.
+its offset is the offset of the last of these messages. The caller decompresses the value, parses the messages in it and
+passes them to `inside`.
 """
 
 from binascii import crc32
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -87,13 +89,12 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
     return Group(start, at, first, last) if count else None
 
 
-def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
-    """Return the messages in these bytes. All of them must be complete. Raises Malformed.
+def parse(data: bytes, *, checked: bool) -> Iterator[OldMessage]:
+    """Yield the messages in these bytes. All of them must be complete. Raises Malformed.
 
     If `checked` is set, checksums are verified. Kafka verifies the checksums of messages in a log, but not of messages
     in a wrapper.
     """
-    found: list[OldMessage] = []
     at = 0
     while at < len(data):
         if len(data) - at < _HEAD.size:
@@ -113,29 +114,25 @@ def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
         value, place = _field(data, place, behind)
         if place != behind:
             raise Malformed(f"{behind - place} bytes follow the value of a message")
-        found.append(OldMessage(offset, magic, attributes, time_ms, key, value))
+        yield OldMessage(offset, magic, attributes, time_ms, key, value)
         at = behind
-    return found
 
 
-def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
-    """Return the messages in a wrapper, with the offsets and timestamps that consumers see. `unpacked` is the
-    decompressed value of the wrapper. Raises Malformed."""
-    found = parse(unpacked, checked=False)
+def inside(wrapper: OldMessage, found: Sequence[OldMessage]) -> Iterator[OldMessage]:
+    """Yield the messages in a wrapper, with the offsets and timestamps that consumers see. `found` contains the
+    messages in the decompressed value of the wrapper. Raises Malformed."""
     if not found:
         raise Malformed("a wrapper with nothing inside")
     # Format 1 introduced relative offsets inside wrappers (KIP-31). The wrapper itself has the offset of its last
     # message.
     base = wrapper.offset - found[-1].offset if wrapper.magic else 0
-    read: list[OldMessage] = []
     for message in found:
         if message.magic != wrapper.magic or message.codec:
             raise Malformed(
                 f"a wrapper of format {wrapper.magic} holds a message of format {message.magic}, packed again"
             )
         time_ms = wrapper.time_ms if wrapper.is_append_time else message.time_ms
-        read.append(message._replace(offset=base + message.offset, time_ms=time_ms))
-    return read
+        yield message._replace(offset=base + message.offset, time_ms=time_ms)
 
 
 def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:

@@ -8,7 +8,7 @@ a name can be written again with exactly its bytes.
 
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aiokafka.record._protocols import DefaultRecordBatchBuilderProtocol
 from aiokafka.record.default_records import (
@@ -19,6 +19,7 @@ from aiokafka.record.default_records import (
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER_LENGTH, LOG_APPEND_TIME, Header
 from mirrord.kafka.records.bounded_decompression import TooLarge
+from mirrord.kafka.records.steps import AT_ONCE, Steps
 
 MOST_SLOW = 100_000
 """Maximum number of records and headers of a batch that has such names. Python reads about 500,000 of them per
@@ -52,11 +53,19 @@ def is_utf8(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def builder_for(records: Sequence[DecodedRecord], **options: int) -> DefaultRecordBatchBuilderProtocol:
-    """Return aiokafka's builder for a batch that holds these records. `options` are those of the builder. The compiled
-    builder is about 20 times faster, so the one in pure Python is used only for names that are not UTF-8."""
-    is_fast = all(is_utf8(name) for record in records for name, _ in record.headers)
-    return (DefaultRecordBatchBuilder if is_fast else _DefaultRecordBatchBuilderPy)(**options)
+def builder_for(
+    records: Sequence[DecodedRecord], at_once: int = AT_ONCE, **options: int
+) -> Steps[DefaultRecordBatchBuilderProtocol]:
+    """Look for the right one of aiokafka's builders for a batch that holds these records. One step examines `at_once`
+    of them. `options` are those of the builder. The compiled builder is about 20 times faster, so the one in pure
+    Python is used only for names that are not UTF-8."""
+    for at in range(0, len(records), at_once):
+        if at:
+            yield None
+        some = records[at : at + at_once]
+        if not all(is_utf8(name) for record in some for name, _ in record.headers):
+            return _DefaultRecordBatchBuilderPy(**options)
+    return DefaultRecordBatchBuilder(**options)
 
 
 def writable_headers(record: DecodedRecord) -> list[tuple[str, bytes | None]]:
@@ -64,13 +73,12 @@ def writable_headers(record: DecodedRecord) -> list[tuple[str, bytes | None]]:
     return [(name if is_utf8(name) else _RawName(name), value) for name, value in record.headers]
 
 
-def read_slowly(plain: memoryview, header: Header) -> list[DecodedRecord]:
-    """Return the records of an uncompressed batch whose headers may have any names.
+def read_slowly(plain: memoryview, header: Header) -> Iterator[DecodedRecord]:
+    """Yield the records of an uncompressed batch whose headers may have any names.
 
     Raises ValueError if the batch is malformed, and TooLarge if it has more than `MOST_SLOW` records and headers.
     """
     append_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    records: list[DecodedRecord] = []
     at, left = HEADER_LENGTH, MOST_SLOW
     for _ in range(header.record_count):
         length, at = varint(plain, at)
@@ -84,8 +92,7 @@ def read_slowly(plain: memoryview, header: Header) -> list[DecodedRecord]:
             raise TooLarge(f"names of headers are not UTF-8, and it has more than {MOST_SLOW:,} records and headers")
         headers = [(fields.name(), fields.data()) for _ in range(count)]
         at = fields.finish()
-        records.append(DecodedRecord(offset, time_ms if append_ms is None else append_ms, key, value, headers))
-    return records
+        yield DecodedRecord(offset, time_ms if append_ms is None else append_ms, key, value, headers)
 
 
 def varint(plain: memoryview, at: int) -> tuple[int, int]:

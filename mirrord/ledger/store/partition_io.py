@@ -28,7 +28,7 @@ from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
 from mirrord.kafka.records.bounded_decompression import TooLarge
 from mirrord.kafka.records.header_names import is_utf8
-from mirrord.kafka.records.record_decoding import decode as decode_records
+from mirrord.kafka.records.large_batches import decoded
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.topics import AskAgain, LedgerTopics, TopicLeader
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -227,7 +227,7 @@ class PartitionReader:
             self._empty = 0
             read = _LogRead([], self.position, self.last_epoch)
             for batch in batches:
-                read = self._with_batch(read, buffer, batch)
+                read = await self._with_batch(read, buffer, batch)
                 if read.position <= batch[3]:
                     break
             return read
@@ -253,14 +253,14 @@ class PartitionReader:
             raise AskAgain(f"{leader.topic}: the broker returned nothing")
         return buffers[0], response.partitions[0]
 
-    def _with_batch(self, read: _LogRead, buffer: Bytes, batch: ScannedBatch) -> _LogRead:
+    async def _with_batch(self, read: _LogRead, buffer: Bytes, batch: ScannedBatch) -> _LogRead:
         """Add the records of a batch to a result. If the batch contains very many records that mirrord did not write,
         only the first ones are added."""
         start, end, base, last, _, attributes, header = batch
         if attributes & CONTROL:  # another client has written in a transaction
             return self._with_foreign(read, base, last, header[2])
         try:
-            records = decode_records(buffer, start, end)
+            records = await decoded(buffer, start, end)
         except TooLarge:  # mirrord writes no such large batches
             return self._with_foreign(read, base, last, header[2])
         except ValueError as error:

@@ -21,6 +21,7 @@ from mirrord.kafka.client import internal_topics
 from mirrord.kafka.client.admin_requests import BrokerAddress, parse_address
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
 from mirrord.kafka.client.log_offsets import TRIES, offsets_request
+from mirrord.kafka.client.metadata_decoding import ask_metadata
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.reconnecting_link import Backoff, Link, ask
 from mirrord.kafka.client.request_pipeline import ConnectionLost
@@ -225,7 +226,7 @@ class LedgerTopics:
     async def _describe(self, address: BrokerAddress, names: Iterable[str]) -> metadata.Metadata:
         connection = await self.connection(address, _ASKING)
         version = connection.version(METADATA)
-        return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
+        return await ask_metadata(connection, metadata.encode(version, names), version)
 
     def _lacks(self, answer: metadata.Metadata) -> list[str]:
         """Return the topics that are missing from this metadata but existed when `find` was called."""

@@ -28,7 +28,7 @@ from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.kafka.records.header_names import is_utf8, name_bytes
-from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.large_batches import decoded
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id
@@ -134,7 +134,7 @@ class DeadLetters:
         written.
         """
         with _not_parked():
-            (record,) = decode(data, 0, len(data), self._limit)
+            (record,) = await decoded(data, 0, len(data), self._limit, self._flow.source)
             await self._create()
             async with self._writer(place.lane) as writer:
                 there = await self._there(place, place.offset + 1, max(behind, self._last.get(place.lane, -1)))
@@ -402,7 +402,7 @@ async def _records(
     async with aclosing(logs.read(named, start, end, committed=committed)) as batches:
         async for batch in batches:
             if not batch.aborted and not batch.header.attributes & CONTROL:
-                found = batch.records()
+                found = await batch.decoded()
                 yield [record for record in found if start <= record.offset < end]
 
 

@@ -10,11 +10,11 @@ import msgspec
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
-from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.range_reader import ReadFailed, Stretches
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
+from mirrord.kafka.records.large_batches import in_parts
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import Reason
 from mirrord.model.intervals import Interval, ranges, within
@@ -260,8 +260,9 @@ class BatchRelocation:
                 timed = False
             size = _bounded(size + count)
             contents: list[Hashable] = [None] * count
-            for record in _decode(batch):
-                contents[record.offset - header.base_offset] = digest(record, timed=timed)
+            async for some in in_parts(await batch.decoded()):
+                for record in some:
+                    contents[record.offset - header.base_offset] = digest(record, timed=timed)
             standing.append(TargetBatch(ordinal + cut, contents[cut:]))
         bare += [(behind, wanted.end)] if behind < wanted.end else []
         return timed, standing, bare
@@ -276,9 +277,11 @@ class BatchRelocation:
         async for batch in reading:
             header = batch.header
             left_out: Reason | None = "control" if header.attributes & CONTROL else "aborted" if batch.aborted else None
-            records = _decode(batch) if left_out != "control" else ()
+            records = await batch.decoded() if left_out != "control" else ()
             size = _bounded(size + len(records))
-            contents = {record.offset: digest(record, timed=timed) for record in records}
+            contents: dict[int, Hashable] = {}
+            async for some in in_parts(records):
+                contents.update((record.offset, digest(record, timed=timed)) for record in some)
             if left_out is not None:
                 self._aborted.update(contents.values())
                 contents = {}
@@ -296,7 +299,8 @@ class BatchRelocation:
         found = set(self._aborted)
         async for batch in self._source.read(self._source_partition, unstable.start, unstable.end):
             if not batch.header.attributes & CONTROL:
-                found.update(digest(record, timed=timed) for record in _decode(batch))
+                async for some in in_parts(await batch.decoded()):
+                    found.update(digest(record, timed=timed) for record in some)
                 _bounded(len(found))
         return found
 
@@ -340,7 +344,3 @@ def _bounded(size: int) -> int:
     if size > MOST_RECORDS:
         raise Unplaced(f"more than {MOST_RECORDS:,} records would have to be compared")
     return size
-
-
-def _decode(batch: ReadBatch) -> Sequence[DecodedRecord]:
-    return batch.records()

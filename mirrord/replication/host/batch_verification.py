@@ -148,11 +148,11 @@ class BatchVerification:
         lost = {pair for pair in pairs if is_truncated(self._record, *pair)}
         left = [pair for pair in pairs if pair not in lost]
         reused = {pair[0] for pair in left if self._is_of_another_epoch(*pair, originals)}
-        finding = self._compare_records(batch, first, originals, pairs)
+        finding = await self._compare_records(batch, first, originals, pairs)
         # Nothing is lost if the source has exactly the same record at the reused offset.
         if finding.outcome == "equal" or not (lost or reused):
             return finding
-        return together([LOST, self._compare_records(batch, first, originals, left, reused)])
+        return together([LOST, await self._compare_records(batch, first, originals, left, reused)])
 
     async def _originals_of(self, pieces: Sequence[tuple[int, int, int]]) -> list[ReadBatch] | None:
         """Return the source batches that hold the records of these pieces. If retention on the source has just deleted
@@ -172,7 +172,7 @@ class BatchVerification:
             self._source_begin = begin
             self._originals.limit(begin, self._source_end)
 
-    def _compare_records(
+    async def _compare_records(
         self,
         batch: ReadBatch,
         first: int,
@@ -182,8 +182,8 @@ class BatchVerification:
     ) -> BatchFinding:
         base, changing = batch.header.base_offset, self._changing
         try:
-            copies = {first + record.offset - base: record for record in _decode(batch)}
-            by_offset = {record.offset: record for original in originals for record in _decode(original)}
+            copies = {first + record.offset - base: record for record in await batch.decoded()}
+            by_offset = {record.offset: record for original in originals for record in await original.decoded()}
         except ValueError as error:
             return BatchFinding("unverifiable", f"records cannot be read: {error}")
         timed = not batch.header.attributes & LOG_APPEND_TIME
@@ -272,10 +272,6 @@ async def _in_front_of(
 
 def _pairs(pieces: Sequence[tuple[int, int, int]]) -> Pairs:
     return [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
-
-
-def _decode(batch: ReadBatch) -> list[DecodedRecord]:
-    return batch.records()
 
 
 class _Originals:

@@ -11,7 +11,7 @@ either.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -49,16 +49,23 @@ cannot determine these batches at the moment."""
 class _Place:
     """One sample of a log: its readable batches, and their records."""
 
-    def __init__(self, batches: Sequence[ReadBatch]) -> None:
+    def __init__(self) -> None:
         self.batches: list[ReadBatch] = []
         self.records: list[DecodedRecord] = []
+        self._rows: dict[What, list[FoundRow]] = {}
+
+    @classmethod
+    async def of(cls, batches: Iterable[ReadBatch]) -> "_Place":
+        """Return the sample that consists of these batches. Unreadable batches are omitted, because they match
+        nothing."""
+        place = cls()
         for batch in batches:
             try:
-                self.records += batch.records()
+                place.records += await batch.decoded()
             except ValueError:
-                continue  # an unreadable batch matches nothing
-            self.batches.append(batch)
-        self._rows: dict[What, list[FoundRow]] = {}
+                continue
+            place.batches.append(batch)
+        return place
 
     @property
     def newest_ms(self) -> int:
@@ -185,16 +192,16 @@ class _Look:
         copies = await self._find_copies(self._source.partition, [batch.header for batch in here.batches])
         if not copies:
             return found
-        left = _Place([batch for at, batch in enumerate(here.batches) if at not in copies])
+        left = await _Place.of(batch for at, batch in enumerate(here.batches) if at not in copies)
         return in_common(left.rows(what), there.rows(what), what)
 
     async def _here(self, start: int, log: tuple[int, int]) -> _Place:
         batches = await _read(self._source, start, log[1])
-        return _Place([batch for batch in batches if batch.is_old or not batch.header.attributes & CONTROL])
+        return await _Place.of(batch for batch in batches if batch.is_old or not batch.header.attributes & CONTROL)
 
     async def _there(self, start: int, log: tuple[int, int]) -> _Place:
         batches = await _read(self._target, start, log[1])
-        return _Place([batch for batch in batches if not batch.is_old and may_be_a_lanes(batch.header)])
+        return await _Place.of(batch for batch in batches if not batch.is_old and may_be_a_lanes(batch.header))
 
 
 def _places(begin: int, end: int) -> Iterator[int]:

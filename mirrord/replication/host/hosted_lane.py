@@ -11,6 +11,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.host.flow_control.fetch_size import LEAST_LANE_BYTES
 from mirrord.replication.host.flow_control.oversized_fetch import RETRY_S
+from mirrord.replication.host.lane_rebuilds import LaneRebuilds
 from mirrord.replication.host.move_trace import MoveTrace
 from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.host.producer import TargetOutlet
@@ -28,8 +29,7 @@ FAR_BATCHES = 4_096
 """
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """Largest amount of data that one fetch returns for a lane with record policies, in bytes. All fetched records are
-decoded and passed to the policies before the event loop continues. A large number of small records would therefore
-delay everything else in the process, including the renewal of the lease."""
+decoded and passed to the policies, so a fetch with many small records takes many turns of the event loop."""
 
 
 def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
@@ -56,12 +56,14 @@ class HostedLane:
         assignment: LaneAssignment,
         lane: Lane,
         replicator: str,
+        rebuilds: LaneRebuilds,
         *,
         is_shaped: bool,
     ) -> None:
         """`is_shaped` says whether record policies filter or change the lane's records."""
         self.assignment = assignment
         self.lane = lane
+        self.rebuilds = rebuilds
         self.tell: Callable[[Input], None] = partial(tell, self)
         self.replicator = replicator
         """The replicator's name and a number: `<name>/3`, for example. The number increases with each lane that is

@@ -28,6 +28,7 @@ from mirrord.replication.host.fetcher import SourceFetcher
 from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.host.hanging_transactions import OpenTransactions
 from mirrord.replication.host.hosted_lane import HostedLane, limits_of
+from mirrord.replication.host.lane_rebuilds import LaneRebuilds
 from mirrord.replication.host.mm2_takeover import Sides
 from mirrord.replication.host.origin_lookup import provenance_of
 from mirrord.replication.host.own_batch_scan import scan
@@ -46,7 +47,6 @@ from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
     AskCheck,
-    AskDivergence,
     AskEnd,
     AskOrigins,
     AskProducerId,
@@ -57,7 +57,6 @@ from mirrord.replication.lane.signals import (
     AskVisible,
     Bound,
     CheckAnswer,
-    DivergenceAnswer,
     Drain,
     Drained,
     Effect,
@@ -73,6 +72,7 @@ from mirrord.replication.lane.signals import (
     ProducerIdAnswer,
     ProducersAnswer,
     RebuildAnswer,
+    RebuildLater,
     SaveProgress,
     ScanAnswer,
     Start,
@@ -139,10 +139,10 @@ class LaneHost:
         self._perform: dict[type[Effect], Callable[[HostedLane, Any], object]] = {
             Produce: self._target.produce,
             FetchFrom: self._fetch,
+            RebuildLater: self._rebuild_later,
             StopFetch: self._stop_fetch,
             Append: self._append,
             AskEnd: self._ask_end,
-            AskDivergence: self._ask_parting,
             AskProducers: self._ask_producers,
             AskVisible: self._ask_visible,
             AskProducerId: self._ask_producer_id,
@@ -172,11 +172,12 @@ class LaneHost:
         flow, where = self._setup.flow, (assignment.source_topic, assignment.target_topic, assignment.key.partition)
         shaped = self._shaping.concerns(assignment.source_topic)
         policy = self._shaping.fingerprint if shaped else flow.isolation
-        reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
+        rebuilds = LaneRebuilds(self._shaping.rebuilder(assignment.source_topic), self._source_view.alias)
+        reads = (policy, self._read_committed, rebuilds, self._limits)
         lane = Lane(
             assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, has_policies=shaped
         )
-        hosted = HostedLane(self.tell, assignment, lane, replicator, is_shaped=shaped)
+        hosted = HostedLane(self.tell, assignment, lane, replicator, rebuilds, is_shaped=shaped)
         lane.origins = self.provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
@@ -309,17 +310,15 @@ class LaneHost:
     # source
 
     def _fetch(self, hosted: HostedLane, effect: FetchFrom) -> None:
+        hosted.rebuilds.new_chunk()
         self._source.want(hosted.tap, effect)
 
+    def _rebuild_later(self, hosted: HostedLane, effect: RebuildLater) -> None:
+        self._begin(hosted, hosted.rebuilds.later(effect, hosted))
+
     def _stop_fetch(self, hosted: HostedLane, _effect: StopFetch) -> None:
+        hosted.rebuilds.stop()
         self._source.stop(hosted.tap)
-
-    def _ask_parting(self, hosted: HostedLane, effect: AskDivergence) -> None:
-        async def read() -> DivergenceAnswer:
-            found = await self._source_stretches.parting(hosted.source, effect.position, effect.epoch)
-            return DivergenceAnswer(effect.question, 0, *found)
-
-        self._begin(hosted, read_and_tell(hosted, effect.question, read, partial(DivergenceAnswer, effect.question)))
 
     def _ask_start(self, hosted: HostedLane, effect: AskStart) -> None:
         names = (hosted.source.topic, hosted.target.topic)

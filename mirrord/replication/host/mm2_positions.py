@@ -11,7 +11,6 @@ org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 # pyright: reportMissingTypeStubs=false
 
 import asyncio
-from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -19,14 +18,13 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.metadata_decoding import ask_metadata
 from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadFailed, Stretches
-from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.client.topic_admin import Admin
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.metadata import TopicMetadata
-from mirrord.kafka.protocol.metadata import decode as decode_metadata
 from mirrord.kafka.protocol.metadata import encode as encode_metadata
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.model.errors import EnvironmentFault
@@ -110,7 +108,7 @@ async def read_positions(
                 if batch.aborted or batch.header.attributes & CONTROL:
                     continue
                 try:
-                    records += [(each.key, each.value) for each in batch.records()]
+                    records += [(each.key, each.value) for each in await batch.decoded()]
                 except ValueError as error:
                     raise EnvironmentFault(f"{topic}-{partition} cannot be read: {error}") from error
     except ReadFailed as failed:
@@ -150,7 +148,7 @@ async def _look_up(view: ClusterView, topic: str) -> TopicMetadata | None:
     connection = await view.any_broker()
     version = connection.version(METADATA)
     body = encode_metadata(version, [topic])
-    answer = await ask(connection, METADATA, body, version, partial(decode_metadata, version))
+    answer = await ask_metadata(connection, body, version)
     found = next((each for each in answer.topics if each.name == topic), None)
     if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None

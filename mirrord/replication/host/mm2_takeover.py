@@ -10,6 +10,7 @@ from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_off
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.records.large_batches import in_parts
 from mirrord.kafka.records.record_digest import digest
 from mirrord.ledger.facts.core import CopyInherited
 from mirrord.model.names import LaneId, TopicPartition
@@ -166,10 +167,11 @@ class Mm2Takeover:
                 held += 1
                 continue
             timed = timed and not header.attributes & LOG_APPEND_TIME
-            for record in _decode(batch):
-                if record.offset >= start:
-                    for kind, rows in by_time.items():
-                        rows.append(OffsetRow(record.offset, digest(record, timed=kind)))
+            async for some in in_parts(await _decoded(batch)):
+                for record in some:
+                    if record.offset >= start:
+                        for kind, rows in by_time.items():
+                            rows.append(OffsetRow(record.offset, digest(record, timed=kind)))
         copies = by_time[timed]
         return copies, timed, bool(copies) and len(copies) + held >= end - copies[0].offset
 
@@ -185,15 +187,15 @@ class Mm2Takeover:
             async for batch in self._source.stretches.read(source, first, last, committed=committed):
                 if batch.header.attributes & CONTROL:
                     continue
-                for record in _decode(batch):
+                for record in await _decoded(batch):
                     row = OffsetRow(record.offset, digest(record, timed=timed), batch.aborted)
                     if first <= record.offset < last and not tail.take(row):
                         return
 
 
-def _decode(batch: ReadBatch) -> list[DecodedRecord]:
+async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     try:
-        return batch.records()
+        return await batch.decoded()
     except ValueError:
         return []  # an unreadable batch matches nothing
 

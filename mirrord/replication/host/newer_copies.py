@@ -169,7 +169,7 @@ async def _looked_up(
         async for batch in batches:
             await asyncio.sleep(0)  # a long lookup must not hold up the lanes
             epoch = -1 if batch.is_old else batch.header.leader_epoch
-            for each in batch.records() if not batch.header.attributes & CONTROL else ():
+            for each in await batch.decoded() if not batch.header.attributes & CONTROL else ():
                 if each.key is not None and contain(located.missing, each.offset):
                     found.by_key[each.key].append(each.offset)
                     if superseded_before(record, each.offset, epoch) or is_displaced(each.offset, epoch):
@@ -241,5 +241,6 @@ async def _written_by_others(
             await asyncio.sleep(0)
             if not is_own(batch.header, wanted.producer_id):
                 epoch = -1 if batch.is_old else batch.header.leader_epoch
-                foreign.update((each.key, _Last(each.offset, epoch)) for each in batch.records() if each.key in missing)
+                records = await batch.decoded()
+                foreign.update((each.key, _Last(each.offset, epoch)) for each in records if each.key in missing)
     return foreign

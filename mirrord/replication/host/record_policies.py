@@ -16,14 +16,17 @@ from functools import partial
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.kafka.records.record_decoding import read
+from mirrord.kafka.records.record_decoding import reading
+from mirrord.kafka.records.steps import Steps, cleared
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault, PolicyUnusable
-from mirrord.replication.host.batch_rebuild import build, rebuild
-from mirrord.replication.lane.second_path import PolicyRefused, Rebuilder, RebuildRequest, RebuiltBatch
+from mirrord.replication.host.batch_rebuild import building, rebuilding
+from mirrord.replication.lane.second_path import PolicyRefused, RebuildRequest, RebuiltBatch
 from policies.flow_policies import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
 
+Rebuilding = Callable[[RebuildRequest], Steps[RebuiltBatch | None]]
+"""A function that rebuilds a batch in steps."""
 Decide = Callable[[DecodedRecord, bool | None], DecodedRecord | Reason]
 """A function that decides whether a record is copied, and how it is changed, such as `RecordPolicies.decide`."""
 
@@ -54,9 +57,12 @@ class RecordPolicies:
         """Return whether the record policies apply to this source topic."""
         return self._config.is_on and any(pattern.fullmatch(source_topic) for pattern in self._topics)
 
-    def rebuilder(self, source_topic: str) -> Rebuilder:
-        """Return the function that rebuilds batches of a topic, with or without policies."""
-        return self.rebuild if self.concerns(source_topic) else partial(rebuild, rebuild_bytes=self._rebuild_bytes)
+    def rebuilder(self, source_topic: str) -> Rebuilding:
+        """Return the function that rebuilds batches of a topic in steps, with or without policies. The steps raise
+        ValueError if the batch cannot be read, and PolicyRefused if a policy fails for a record."""
+        if self.concerns(source_topic):
+            return self.rebuilding
+        return partial(rebuilding, rebuild_bytes=self._rebuild_bytes)
 
     def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
         """Return the function that applies the transform to a record of the topic. Return None if the records of the
@@ -69,19 +75,20 @@ class RecordPolicies:
         not apply to the topic."""
         return self.decide if self.concerns(source_topic) else None
 
-    def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
-        """Rebuild a batch as a `Rebuilder` does. The new batch contains only the records that the filter keeps, and the
-        transform is applied to them.
+    def rebuilding(self, request: RebuildRequest) -> Steps[RebuiltBatch | None]:
+        """Rebuild a batch in steps. The new batch contains only the records that the filter keeps, and the transform is
+        applied to them.
 
         Raises PolicyRefused if a policy fails for a record that must not be skipped.
         """
         if self._fault:
             raise PolicyRefused(str(self._unusable()), request.from_offset)
-        codec, records = read(request.buffer, request.start, request.end, self._rebuild_bytes)
+        source = yield from reading(request.buffer, request.start, request.end, self._rebuild_bytes)
         kept: list[DecodedRecord] = []
-        offsets: list[int] = []
         left_out: list[Verdict] = []
-        for record in records:
+        for number, record in enumerate(source.records):
+            if number % source.at_once == 0 < number:
+                yield None
             if record.offset < request.from_offset:
                 continue
             if len(kept) == request.most or record.offset >= request.until_offset:
@@ -94,11 +101,12 @@ class RecordPolicies:
                 _leave_out(left_out, record.offset, copy)
                 continue
             kept.append(copy)
-            offsets.append(record.offset)
         if not kept:
             return RebuiltBatch(bytearray(), (), -1, tuple(left_out)) if left_out else None
-        made = build(codec, kept, offsets, request)
-        return RebuiltBatch(made.data, made.pieces, made.newest_ms, tuple(left_out))
+        made = yield from building(source, kept, request, left_out)
+        kept.clear()
+        yield from cleared(source.records, source.at_once)
+        return made
 
     def decide(self, record: DecodedRecord, known: bool | None) -> DecodedRecord | Reason:
         """Return the record as it is written to the target, or the reason why it is skipped. `known` is the decision in

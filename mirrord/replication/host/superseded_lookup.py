@@ -26,7 +26,7 @@ from mirrord.replication.host.record_policies import Decide, RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.signals import AskDivergence, DivergenceAnswer, LaneRecord
 from mirrord.replication.lane.source.copied_pieces import mapped_by
 from mirrord.replication.lane.source.declared_runs import decided_below
 from mirrord.replication.lane.source.left_out_ranges import left_out
@@ -78,8 +78,8 @@ class _Found(NamedTuple):
 
 
 class Lookups:
-    """Performs the effects `AskShared` and `AskSuperseded` of lanes whose target topics may be compacted: determines
-    where a leader epoch ends in the target log, and looks up records that are missing from this log."""
+    """Performs the effects `AskDivergence`, `AskShared` and `AskSuperseded`: asks the source where its log diverges,
+    determines where a leader epoch ends in the target log, and looks up records that are missing from this log."""
 
     def __init__(
         self,
@@ -96,9 +96,17 @@ class Lookups:
         self.source_compacts = CleanupPolicies(setup.source, setup.request_timeout_s).compacts
         self.compacts = CleanupPolicies(setup.target, setup.request_timeout_s).compacts
         self.performs: dict[type[Any], Callable[[HostedLane, Any], object]] = {
+            AskDivergence: self._ask_parting,
             AskShared: self._ask_shared,
             AskSuperseded: self._look_up,
         }
+
+    def _ask_parting(self, hosted: HostedLane, effect: AskDivergence) -> None:
+        async def read() -> DivergenceAnswer:
+            found = await self._source[1].parting(hosted.source, effect.position, effect.epoch)
+            return DivergenceAnswer(effect.question, 0, *found)
+
+        self._begin(hosted, read_and_tell(hosted, effect.question, read, partial(DivergenceAnswer, effect.question)))
 
     def _ask_shared(self, hosted: HostedLane, effect: AskShared) -> None:
         def answered(error: int, epoch: int, end: int) -> None:
@@ -392,7 +400,7 @@ def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, 
 
 async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     await asyncio.sleep(0)  # a long lookup must not hold up the lanes
-    return batch.records()
+    return await batch.decoded()
 
 
 def _read_together(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

@@ -19,7 +19,6 @@ from mirrord.kafka.protocol.record_batch import (
     CONTROL,
     HEADER,
     HEADER_LENGTH,
-    RAW_ATTRIBUTES,
     TRANSACTIONAL,
     HeaderTuple,
     patch,
@@ -27,11 +26,12 @@ from mirrord.kafka.protocol.record_batch import (
 from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import append, ask
-from mirrord.replication.lane.intake_stops import Diverged, Early, Unreadable, Vanished
+from mirrord.replication.lane.intake_stops import Diverged, Early, Unfinished, Unreadable, Vanished
 from mirrord.replication.lane.lane_report import resume_position
-from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
+from mirrord.replication.lane.second_path import ALL, PolicyRefused, Postponed, RebuildRequest
 from mirrord.replication.lane.signals import AskDivergence, Batch, Chunk, Effects, FetchFrom
 from mirrord.replication.lane.source import batch_splitting, last_copied, offset_gaps, source_epochs
+from mirrord.replication.lane.source.batch_splitting import why_rebuilt
 from mirrord.replication.lane.source.loop_detection import BatchOrigin, Doubt
 from mirrord.replication.lane.source.next_declared import declare
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
@@ -44,7 +44,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
-    """Turn a chunk's batches into batches that are ready to be sent, up to the first batch that cannot be read. Also
+    """Turn a chunk's batches into batches that are ready to be sent, up to the first one that cannot be read now. Also
     return the reason why that batch cannot be read, or None if all batches can be read."""
     runs: list[Run] = []
     unreadable = None
@@ -57,6 +57,8 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
             behind = _walk_old(lane, runs, chunk.buffer, at, chunk.end)
     except Unreadable as fault:
         unreadable = fault
+        if isinstance(fault, Unfinished):
+            fault.keep(chunk, *aborts)
     lane.seen.reach(lane.position)
     # A verdict is recorded with the run that follows it, so that one fact covers the gap and the records after it. If
     # the ledger already contains later runs that record decisions of a filter, these runs must not be superseded.
@@ -205,7 +207,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
             lane.next_ordinal = first + count
             lane.raw_batches += 1
         else:
-            why = "policy" if lane.has_policies else _why(base, position, count, last_delta, attributes, strange)
+            why = "policy" if lane.has_policies else why_rebuilt(base, position, count, last_delta, attributes, strange)
             whole_until = _in_pieces(lane, runs, buffer, at, batch_end, position, next_offset, why)
         lane.position, at = next_offset, batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
@@ -302,16 +304,6 @@ def jump(lane: Lane) -> None:
         source_epochs.end_plan(lane)
         lane.history.source_confirmed = False  # some time has passed since the source was asked
     lane.skipped.clear()
-
-
-def _why(base: int, position: int, count: int, last_delta: int, attributes: int, strange: int) -> str:
-    if base < position:
-        return "inside-batch"
-    if count != last_delta + 1:
-        return "holes"
-    if attributes & ~RAW_ATTRIBUTES:
-        return "attributes"
-    return "codec" if attributes & strange else "split"
 
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
@@ -436,6 +428,9 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
         rebuilt = batch_splitting.rebuild(
             lane, msgspec.structs.replace(wanted, most=most, until_offset=end, decided=decided)
         )
+    except Postponed as later:
+        lane.position = position  # offsets that were skipped before the batch are not skipped again
+        raise Unfinished(later.work, wanted.start, position, end) from None
     except PolicyRefused as error:
         if error.offset > position:  # the records before the refused one are copied first
             return _rebuild(lane, runs, wanted, piece._replace(end=error.offset), why)

@@ -89,6 +89,16 @@ class PolicyRefused(Exception):
         self.offset = offset
 
 
+class Postponed(Exception):
+    """Raised when a batch is so large that it is rebuilt later, while other work goes on. `work` is what is left to do.
+    The lane passes it on with the effect `RebuildLater` and requests the same again afterwards. If `work` is None, only
+    some time has to pass."""
+
+    def __init__(self, work: object) -> None:
+        super().__init__()
+        self.work = work
+
+
 Rebuilder = Callable[[RebuildRequest], RebuiltBatch | None]
 """Rebuilds a batch record by record, or returns None if the request selects no record. Raises ValueError if the batch
-cannot be read, and PolicyRefused if a policy fails for a record."""
+cannot be read, PolicyRefused if a policy fails for a record, and Postponed."""

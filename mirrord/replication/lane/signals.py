@@ -507,8 +507,17 @@ class FetchFrom(msgspec.Struct, frozen=True):
     """Whether to look up the leader again first, because leadership may have moved to another broker."""
 
 
+class RebuildLater(msgspec.Struct, frozen=True):
+    """Carry out `work` (see `Postponed`) while other work goes on, and then deliver `chunk` with the number of this
+    request. The chunk begins with the batch that is being rebuilt, so no later batch is copied before it."""
+
+    question: int
+    work: object
+    chunk: Chunk
+
+
 class StopFetch(msgspec.Struct, frozen=True):
-    """Cancel the fetch request, because the lane no longer needs a chunk."""
+    """Cancel the fetch request or the `RebuildLater`, because the lane no longer needs a chunk."""
 
 
 class Produce(msgspec.Struct, frozen=True):
@@ -576,6 +585,7 @@ Effect = (
     | AskOrigins
     | AskCleanup
     | FetchFrom
+    | RebuildLater
     | StopFetch
     | Produce
     | Park

@@ -25,7 +25,7 @@ from mirrord.replication.lane import (
 )
 from mirrord.replication.lane.correlation import answers, ask, settles
 from mirrord.replication.lane.halt import halt, leave_lane, retry_record
-from mirrord.replication.lane.intake_stops import Diverged, Early, Vanished
+from mirrord.replication.lane.intake_stops import Diverged, Early, Unfinished, Vanished
 from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.notes import plan_bound
 from mirrord.replication.lane.phases import Phase, Stage
@@ -50,6 +50,7 @@ from mirrord.replication.lane.signals import (
     ProducerIdAnswer,
     ProducersAnswer,
     RebuildAnswer,
+    RebuildLater,
     Released,
     ScanAnswer,
     Start,
@@ -298,6 +299,8 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
         if isinstance(unreadable, Early):
             lane.go(Quiesce())
             return effects
+        if isinstance(unreadable, Unfinished):
+            return effects + _go_on_later(lane, unreadable)
         if isinstance(unreadable, Vanished):
             return effects + vanished_records.leave_out(lane, now, chunk, unreadable)
         if isinstance(unreadable, Diverged):
@@ -315,6 +318,15 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
         effects += intake.want_more(lane)
         return effects
     return _not_a_chunk(lane, now, chunk, outcome)
+
+
+def _go_on_later(lane: Lane, stop: Unfinished) -> Effects:
+    """Send what precedes a batch that is rebuilt later, and go on with the chunk after that."""
+    if lane.seeks and seek.is_due(lane):
+        lane.go(Quiesce())
+        return []
+    lane.fetching = True
+    return [*in_flight.send(lane), RebuildLater(ask(lane), stop.work, stop.rest)]
 
 
 def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effects:

@@ -77,6 +77,8 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     remarks: Mapping[str, str] = {}
     """By source topic: a line for operators about a topic that is copied but needs attention. For example, the target
     topic has more partitions than the source topic."""
+    beyond_limits: frozenset[str] = frozenset()
+    """Source topics in `unanswered` that are not copied, or not completely, because of the flow's limits."""
 
     def without_unbound(self) -> "TopicsPlan":
         """Return this plan without the steps that create topics whose names must first be written to the ledger

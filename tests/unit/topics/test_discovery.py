@@ -1,5 +1,6 @@
 """Discovery with fake clusters: what is created, what is refused, and what old metadata of a broker must not break."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -10,7 +11,9 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.topic_admin import ClusterTopics
 from mirrord.kafka.rules.topic import Topic, TopicShape
 from mirrord.ledger.facts.core import PartitionsGrown, TopicCreated
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
+from mirrord.supervision.unfetched_partition_ends import uncovered
 from mirrord.topics import discovery as module
 from mirrord.topics.discovery import REPEAT_S, SOON_S, Discovery, next_refresh_s
 from mirrord.topics.topic_claims import Claims
@@ -89,6 +92,56 @@ async def test_topics_beyond_the_limit_are_neither_created_nor_noted() -> None:
     line = "the topic, with 2 partitions, is not copied: limits.partitions is 6"
     assert seen.faults["orders03"] == line
     assert seen.faults["orders12"] == f"{line} (and 17 more topics are not copied completely)"
+    assert sorted(seen.beyond_limits) == sorted(seen.faults)
+
+
+async def test_the_log_ends_of_partitions_beyond_the_limits_are_not_followed() -> None:
+    """One topic is new, one has been copied and then grown, and one has a fault of another kind."""
+    source, target = clusters()
+    source.add("orders", 2)
+    source.add("orders-new", 100_000)
+    source.add("orders-" + "x" * 240, 1)
+    found = discovery(source, target, msgspec.structs.replace(FLOW, limits=LimitsConfig(partitions=3)))
+    seen = await found.refresh()
+    assert len(seen.faults) == 2
+
+    def followed() -> list[tuple[str, int]]:
+        return [(each.topic[:10], each.partition) for each in uncovered(seen, {}).wanted]
+
+    wanted = [("orders", 0), ("orders", 1), ("orders-xxx", 0)]
+    assert followed() == wanted
+    source.add("orders", 100_000)
+    topics = (await found.refresh()).source
+    seen = msgspec.structs.replace(seen, source=topics, beyond_limits={*seen.beyond_limits, "orders"})
+    assert followed() == wanted
+
+
+async def test_other_tasks_run_while_many_names_are_compared() -> None:
+    source, target = clusters()
+    for number in range(5_000):
+        source.add(f"other{number}", 1)
+    refresh, turns = asyncio.create_task(discovery(source, target).refresh()), 0
+    while not refresh.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10
+
+
+async def test_topics_of_another_cluster_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source names the target's broker as one of its own, and cannot be reached itself."""
+    source, target = clusters()
+    source.add("orders", 3)
+    found = discovery(source, target)
+    lanes = (await found.refresh()).lanes
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "cluster_id", target.cluster_id)
+        patch.setattr(source, "topics", {**target.topics, **source.topics})
+        target.add("orders-of-target", 1)
+        source.add("orders-of-target", 1)
+        with pytest.raises(EnvironmentFault, match="a broker belongs to cluster"):
+            await found.refresh()
+    assert (await found.refresh()).lanes == lanes
+    assert "eu.orders-of-target" not in target.topics
 
 
 async def test_a_topic_that_is_missing_once_is_still_there() -> None:

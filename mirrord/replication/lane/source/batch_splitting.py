@@ -56,6 +56,18 @@ def rebuild_attributes(lane: Lane) -> int:
     return found
 
 
+def why_rebuilt(base: int, position: int, count: int, last_delta: int, attributes: int, strange: int) -> str:
+    """Return why a batch is not copied unchanged, as a word for the status. The arguments are those of the batch, the
+    lane's position, and the attributes that such a batch must not have."""
+    if base < position:
+        return "inside-batch"
+    if count != last_delta + 1:
+        return "holes"
+    if attributes & ~RAW_ATTRIBUTES:
+        return "attributes"
+    return "codec" if attributes & strange else "split"
+
+
 def whole_until(lane: Lane, position: int) -> int:
     """Return the source offset up to which batches from `position` on can be copied unchanged. The records after that
     offset have to be split or skipped."""

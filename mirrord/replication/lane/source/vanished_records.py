@@ -17,7 +17,7 @@ from mirrord.model.intervals import Interval, joined, uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, in_flight, intake
 from mirrord.replication.lane.intake_stops import Vanished
-from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
+from mirrord.replication.lane.second_path import ALL, PolicyRefused, Postponed, RebuildRequest
 from mirrord.replication.lane.signals import Append, Chunk, Effects, Lost
 from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane
@@ -136,8 +136,8 @@ def _removed(lane: Lane, chunk: Chunk, position: int) -> Iterator[LeftOut]:
             wanted = RebuildRequest(buffer, at, end, max(position, base), -1, -1, 0, decided=ALL)
             try:
                 rebuilt = lane.rebuild(wanted)
-            except (PolicyRefused, ValueError):
-                return  # the lane stops there if it has to copy these records again
+            except (PolicyRefused, Postponed, ValueError):
+                return  # the lane finds out there if it has to copy these records again
             there = [(offset, offset + many) for offset, many in rebuilt.pieces] if rebuilt is not None else []
             for part in uncovered((wanted.from_offset, next_offset), there):
                 yield LeftOut(*part, "compacted")

@@ -55,16 +55,16 @@ def view(port: int) -> ClusterView:
     return ClusterView("eu", config, BufferPool(), ConnectionOptions(), ClusterId("eu-id"))
 
 
-def take(opened: ClusterView, port: int) -> None:
+async def take(opened: ClusterView, port: int) -> None:
     """Let the view know one broker."""
-    opened._take(Metadata([Broker(1, "127.0.0.1", port, None)], "eu-id", 1, [], 0))  # pyright: ignore[reportPrivateUsage]
+    await opened._take(Metadata([Broker(1, "127.0.0.1", port, None)], "eu-id", 1, [], 0))  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_closed_view_is_freed_without_the_garbage_collector(pipes: list["weakref.ref[FramePipe]"]) -> None:
     async with server(opening_only) as port:
         opened = view(port)
         opened.start()
-        take(opened, port)
+        await take(opened, port)
         for purpose in ("ask", "read"):
             await opened.link(1, purpose).get()
         await opened.any_broker()
@@ -79,7 +79,7 @@ async def test_a_closed_view_opens_no_connection_that_stays(pipes: list["weakref
     async with server(opening_only) as port:
         opened = view(port)
         opened.start()
-        take(opened, port)
+        await take(opened, port)
         await opened.close()
         late = await opened.link(1, "late").get()
         assert isinstance(late.pipe.lost, ConnectionLost)

@@ -1,8 +1,7 @@
 """A topic is missing only if no broker that can be asked knows it: one broker's metadata may be outdated."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,20 +23,11 @@ class Brokers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *known: set[str] | None) -> None:
         self.known = known
-        self.names: list[str] = []
+        self.cluster_ids = ["eu-id"] * 3
         self.asked: list[int] = []
-        monkeypatch.setattr(Asker, "ask", self.ask)
-        monkeypatch.setattr("mirrord.kafka.client.admin_requests.encode", self.encode)
-        monkeypatch.setattr("mirrord.kafka.protocol.metadata.encode", self.encode)
+        monkeypatch.setattr(Asker, "ask_metadata", self.ask_metadata)
 
-    def encode(self, _: int, names: list[str], **__: object) -> bytes:
-        self.names = list(names)
-        return b""
-
-    async def ask(
-        self, _api: object, encode: Callable[[int], bytes], _: object, at: BrokerAddress | None = None
-    ) -> Any:
-        encode(12)
+    async def ask_metadata(self, names: Collection[str], at: BrokerAddress | None = None) -> Metadata:
         number = 1 if at is None else at[1]
         self.asked.append(number)
         known = self.known[number - 1]
@@ -48,9 +38,11 @@ class Brokers:
             TopicMetadata(0, name, ID, False, [partition])
             if name in known
             else TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, "", False, [])
-            for name in self.names
+            for name in names
         ]
-        return Metadata([Broker(node, "h", node, None) for node in (1, 2, 3)], "eu-id", 1, topics, 0)
+        return Metadata(
+            [Broker(node, "h", node, None) for node in (1, 2, 3)], self.cluster_ids[number - 1], 1, topics, 0
+        )
 
 
 def connect(asker: Asker) -> None:
@@ -69,6 +61,14 @@ async def test_a_topic_that_another_broker_knows_is_not_missing(monkeypatch: pyt
     assert brokers.asked == [1], "nothing is missing, so nobody else is asked"
 
 
+async def test_a_broker_of_another_cluster_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers(monkeypatch, set(), {"a"}, {"b"})
+    brokers.cluster_ids[1] = "us-id"
+    admin = KafkaUpkeepAdmin(CLUSTER, 1.0)
+    connect(admin._asker)  # pyright: ignore[reportPrivateUsage]
+    assert await admin.missing(["a", "b"]) == {"a"}
+
+
 async def test_a_topic_that_another_broker_knows_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers(monkeypatch, {"a"}, {"b"}, None)
     admin = KafkaTopicAdmin(CLUSTER, 1.0)
@@ -76,7 +76,7 @@ async def test_a_topic_that_another_broker_knows_is_described(monkeypatch: pytes
 
     async def metadata(names: list[str], *, rights: bool) -> Metadata:
         assert not rights
-        return await brokers.ask(None, lambda _: brokers.encode(12, names), None)
+        return await brokers.ask_metadata(names)
 
     monkeypatch.setattr(admin, "_metadata", metadata)
     seen = await admin.describe(["a", "b", "c"])

@@ -8,6 +8,7 @@ import pytest
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client import topic_admin as module
+from mirrord.kafka.client.admin_requests import Asker
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.receive_buffers import BufferPool
@@ -46,7 +47,7 @@ def answer(topics: Mapping[str, str]) -> bytes:
     return INT32.pack(0) + body + NO_TAGS
 
 
-class FakeAsker:
+class FakeAsker(Asker):
     """Answers with the topics that the test has set."""
 
     topics: Mapping[str, str] = {}
@@ -54,7 +55,10 @@ class FakeAsker:
     def __init__(self, *_: object) -> None:
         self.brokers: tuple[tuple[str, int], ...] = ()
 
-    async def ask(self, _api: object, encode: Callable[[int], bytes], decode: Callable[[int, Reader], Any]) -> Any:
+    async def ask(
+        self, api: object, encode: Callable[[int], bytes], decode: Callable[[int, Reader], Any], at: object = None
+    ) -> Any:
+        del api, at
         encode(VERSION)
         return decode(VERSION, Reader(answer(self.topics)))
 
@@ -114,8 +118,8 @@ async def test_a_view_keeps_the_leader_it_knows_when_a_broker_does_not_know_ids(
         topic = TopicMetadata(0, "a", topic_id, internal=False, partitions=[partition])
         return Metadata([Broker(1, "h", 1, None), Broker(2, "h", 2, None)], "c", 1, [topic], 0)
 
-    view._take(seen(ID, 1))  # pyright: ignore[reportPrivateUsage]
-    view._take(seen(ZERO_UUID, 2))  # pyright: ignore[reportPrivateUsage]
+    await view._take(seen(ID, 1))  # pyright: ignore[reportPrivateUsage]
+    await view._take(seen(ZERO_UUID, 2))  # pyright: ignore[reportPrivateUsage]
     leader = view.leader(PartitionId("a", TopicId(ID), 0))
     assert leader is not None
     assert (leader.node, view.gone(TopicId(ID))) == (1, False)

@@ -14,13 +14,13 @@ from mirrord.kafka.records.record_decoding import decode
 from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
-from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane import intake
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 from mirrord.replication.lane.signals import Append, Chunk
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages, with_checksum
+from tests.fixtures.rebuilt import rebuild
 from tests.unit.replication.host.test_batch_rebuild import BASE, batch
 from tests.unit.replication.host.test_batch_rebuild import records as new_records
 

@@ -19,8 +19,9 @@ from mirrord.kafka.records.header_names import (
     shown_name,
     writable_headers,
 )
-from mirrord.kafka.records.record_decoding import decode, read
+from mirrord.kafka.records.record_decoding import decode, reading
 from mirrord.kafka.records.record_digest import digest
+from mirrord.kafka.records.steps import finish
 
 RAW = b"a\xff\xfe\xc3"
 NAME = RAW.decode("utf-8", "surrogateescape")
@@ -48,7 +49,7 @@ def records(chance: random.Random, names: Sequence[str]) -> list[DecodedRecord]:
 
 
 def batch(wanted: Sequence[DecodedRecord], codec: int = 0, attributes: int = 0) -> bytearray:
-    builder = builder_for(wanted, compression_type=codec, **OPTIONS)
+    builder = finish(builder_for(wanted, compression_type=codec, **OPTIONS))
     for record in wanted:
         builder.append(record.offset, record.time_ms, record.key, record.value, writable_headers(record))
     data = bytearray(builder.build())
@@ -64,7 +65,7 @@ def test_such_names_survive(codec: int, seed: int) -> None:
     wanted = records(random.Random(seed), ["h", "ä", NAME, ""])
     assert any(name == NAME for record in wanted for name, _ in record.headers)
     data = batch(wanted, codec)
-    assert read(data, 0, len(data)) == (codec, wanted)
+    assert finish(reading(data, 0, len(data)))[:2] == (codec, wanted)
     if not codec:
         assert RAW in data
 
@@ -80,16 +81,16 @@ def test_the_append_time_is_the_time_of_all_records(seed: int) -> None:
 def test_both_readers_agree(seed: int, attributes: int) -> None:
     wanted = records(random.Random(seed), ["h", "ä", "\U0001f600"])
     data = batch(wanted, attributes=attributes)
-    slow = read_slowly(memoryview(data), Header(*HEADER.unpack_from(data)))
+    slow = list(read_slowly(memoryview(data), Header(*HEADER.unpack_from(data))))
     assert slow == decode(data, 0, len(data))
 
 
 def test_both_builders_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = records(random.Random(seed), ["h", "ä"])
-    assert type(builder_for(wanted, compression_type=0, **OPTIONS)) is DefaultRecordBatchBuilder
+    assert type(finish(builder_for(wanted, compression_type=0, **OPTIONS))) is DefaultRecordBatchBuilder
     fast = batch(wanted)
     monkeypatch.setattr(header_names, "is_utf8", lambda _: False)
-    assert type(builder_for(wanted, compression_type=0, **OPTIONS)) is not DefaultRecordBatchBuilder
+    assert type(finish(builder_for(wanted, compression_type=0, **OPTIONS))) is not DefaultRecordBatchBuilder
     assert batch(wanted) == fast
 
 
@@ -125,7 +126,7 @@ def test_damaged_batches_are_refused(seed: int) -> None:
         damaged = bytearray(data)
         damaged[at] ^= 1 << chance.randrange(8)
         try:
-            found = read_slowly(memoryview(damaged), header)
+            found = list(read_slowly(memoryview(damaged), header))
         except ValueError:
             continue
         assert len(found) == header.record_count

@@ -152,7 +152,7 @@ async def test_a_marker_of_a_transaction_takes_the_place_of_a_record(
     reader, _ = reading(monkeypatch, compacted=compacted)
     header = (9, 0, 4, 2, 0, CONTROL, 2, 0, 0, 0, 0, 0, 1)
     marker = (0, 0, 9, 11, 1, CONTROL, header)
-    records, position, epoch = reader._with_batch(_LogRead([], 10, 3), b"", marker)
+    records, position, epoch = await reader._with_batch(_LogRead([], 10, 3), b"", marker)
     found = [(record.offset, record.value, record.leader_epoch) for record in records]
     assert found == ([] if compacted else [(10, None, 4), (11, None, 4)])
     assert (position, epoch) == (12, 4)

@@ -10,8 +10,8 @@ from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact
 from mirrord.kafka.records.record_decoding import decode
-from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
+from tests.fixtures.rebuilt import rebuild
 
 BASE = 1_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

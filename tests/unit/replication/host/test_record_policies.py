@@ -13,8 +13,10 @@ from mirrord.config.schema import FlowConfig
 from mirrord.config.writer import conf_toml
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.records.record_decoding import decode
+from mirrord.kafka.records.steps import finish
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.errors import ConfigError
+from mirrord.replication.host.lane_rebuilds import LaneRebuilds
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.lane.intake import take
 from mirrord.replication.lane.second_path import ALL, NOT_YET, Decided, PolicyRefused, RebuildRequest, RebuiltBatch
@@ -46,7 +48,9 @@ def shaped(
     rules: RecordPolicies, originals: Sequence[DecodedRecord], decided: Decided = NOT_YET, from_offset: int = 0
 ) -> RebuiltBatch:
     data = batch(originals)
-    made = rules.rebuilder("orders")(RebuildRequest(data, 0, len(data), from_offset, *PRODUCER, decided=decided))
+    made = finish(
+        rules.rebuilder("orders")(RebuildRequest(data, 0, len(data), from_offset, *PRODUCER, decided=decided))
+    )
     assert made is not None
     return made
 
@@ -199,7 +203,7 @@ def test_a_record_without_an_answer_is_the_only_one_that_waits(bad: int, kept: l
     """What precedes it in its batch is copied, or skipped by the filter; and no other record is named."""
     lane, _ = copying()
     rules = shaping(filter=f"{SAMPLE}:Odd", filter_settings={"raises": BASE + bad})
-    lane.has_policies, lane.position, lane.rebuild = True, BASE, rules.rebuild
+    lane.has_policies, lane.position, lane.rebuild = True, BASE, LaneRebuilds(rules.rebuilding, "eu")
     data, end = batch(plain(6)), BASE + 6
     _, unreadable = take(lane, Chunk(lane.asked, 0, end, end, 0, (), data, 0, len(data)))
     assert [record.offset - BASE for each in lane.ready for record in copies_of(each)] == kept
@@ -216,7 +220,8 @@ def test_a_lane_halts_before_a_batch_that_decompresses_to_more_than_its_flow_all
         flow = FlowConfig("f", "eu", "us", (".*",), records=rules, limits=LimitsConfig(rebuild_bytes=limit))
         lane, _ = copying()
         lane.has_policies, lane.position = True, BASE
-        lane.rebuild = RecordPolicies(flow).rebuilder("orders")
+        rebuilding = RecordPolicies(flow).rebuilder("orders")
+        lane.rebuild = lambda request: finish(rebuilding(request))
         _, unreadable = take(lane, Chunk(lane.asked, 0, end, end, 0, (), bytearray(data), 0, len(data)))
         return str(unreadable or ""), lane.position
 

@@ -16,7 +16,6 @@ from mirrord.ledger.standing_orders import Order
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
-from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.second_path import RebuildRequest
 from mirrord.replication.lane.signals import (
@@ -40,6 +39,7 @@ from mirrord.replication.lane.source.left_out_ranges import LeftOut
 from mirrord.replication.lane.state import Lane, SplitLimit
 from mirrord.replication.lane.step import step
 from mirrord.supervision.rules.quarantine_orders import rule
+from tests.fixtures.rebuilt import rebuild
 from tests.unit.replication.host.test_batch_rebuild import BASE, batch
 from tests.unit.replication.lane.test_answers import Record, copying, in_flight
 
