@@ -18,9 +18,13 @@ REST_ENTRIES = 1000
 
 def forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
     """Remove the lanes between a source topic and a target topic that no longer exist. Return whether the state
-    contained anything about these topics. `offset` is the ledger offset of the fact."""
+    contained anything about these topics. `offset` is the ledger offset of the fact.
+
+    If a holder has exited while it was writing snapshots, a lane may be restored from a newer snapshot than the flow.
+    A lane that was opened after this fact is therefore kept, and the topic's name is noted whether or not lanes are
+    removed."""
     ids = (fact.source_topic_id, fact.target_topic_id)
-    lanes = [lane_id for lane_id, lane in state.lanes.items() if lane.key.topics == ids]
+    lanes = [name for name, lane in state.lanes.items() if lane.key.topics == ids and lane.opened_at <= offset]
     for lane_id in lanes:
         for reason, count in state.lanes.pop(lane_id).verdicts.counts.items():
             if count and reason in LOSSES:
@@ -28,11 +32,10 @@ def forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
         state.progress.pop(lane_id, None)
     state.lanes_changed += bool(lanes)
     state.forgotten_lanes.update(dict.fromkeys(lanes, offset))
-    if lanes:
-        state.forgotten_topics.pop(fact.source_topic, None)
-        state.forgotten_topics[fact.source_topic] = None
-        if len(state.forgotten_topics) > FORGOTTEN_KEPT:
-            del state.forgotten_topics[next(iter(state.forgotten_topics))]
+    state.forgotten_topics.pop(fact.source_topic, None)
+    state.forgotten_topics[fact.source_topic] = None
+    if len(state.forgotten_topics) > FORGOTTEN_KEPT:
+        del state.forgotten_topics[next(iter(state.forgotten_topics))]
     is_named = False
     if not any(lane.key.source_topic_id == fact.source_topic_id for lane in state.lanes.values()):
         is_named = state.named.pop(fact.source_topic_id, None) is not None

@@ -46,8 +46,12 @@ def _filtered(patch: pytest.MonkeyPatch, wanted: Callable[[ReadBatch], bool]) ->
 
 def aborted_records_of_others_supersede(patch: pytest.MonkeyPatch) -> None:
     true = lookup.committed_batches
+
+    async def commits(_: object) -> bool:
+        return True
+
     patch.setattr(lookup, "committed_batches", lambda log, *where: true(as_any(_Log(log)), *where))
-    patch.setattr(committed_batches, "_commits", lambda _: True)
+    patch.setattr(committed_batches, "_commits", commits)
 
 
 def records_of_open_transactions_supersede(patch: pytest.MonkeyPatch) -> None:
