@@ -126,7 +126,7 @@ async def test_the_connection_stays_with_its_broker(monkeypatch: pytest.MonkeyPa
 
         return SimpleNamespace(host=host, port=port, call=call, version=lambda _: 12, close=lambda: closed.append(port))
 
-    def decoded(_: int, port: int) -> Metadata:
+    def decoded(_: int, port: Any) -> Metadata:
         known = TopicMetadata(0 if port == 3 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a", ID, False, [])
         return Metadata([Broker(node, "h", node, None) for node in (1, 2, 3)], "eu-id", 1, [known], 0)
 
