@@ -2,7 +2,7 @@
 the `ray` engine, it runs in a Ray actor."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -29,7 +29,7 @@ from mirrord.mm2.client_records import Mm2Upkeep
 from mirrord.mm2.rules.heartbeat_latency import SentBeats
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
-from mirrord.model.names import LaneId, probe_topic
+from mirrord.model.names import probe_topic
 from mirrord.model.shown_text import printable
 from mirrord.model.status import FlowStatus, Status
 from mirrord.model.version import version
@@ -39,10 +39,9 @@ from mirrord.supervision.broker_probe import probe_target
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.order_execution import Desk, carry_out
-from mirrord.supervision.rules.unrecorded_copies import Written
 from mirrord.supervision.shared_services import Services
 from mirrord.supervision.standby_config_check import StandbyLook
-from mirrord.supervision.unrecorded_copies import BatchQuestion, find_written
+from mirrord.supervision.unrecorded_copies import BatchQuestion, Found, find_written
 from mirrord.supervision.upgrade.incoming import Succession, SuccessionEngine
 from mirrord.supervision.upgrade.outgoing import Handover
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
@@ -81,7 +80,7 @@ class DaemonAccess(ClusterAccess):
         `mirrord.supervision.broker_probe.probe_target`. Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
-    async def find_written(self, flow: FlowConfig, questions: Sequence[BatchQuestion]) -> Mapping[LaneId, Written]:
+    async def find_written(self, flow: FlowConfig, questions: Sequence[BatchQuestion]) -> Found:
         """Find batches of the flow's lanes in the target's logs. Raises EnvironmentFault."""
         return await find_written(flow.target, self._config.clusters[flow.target], questions)
 

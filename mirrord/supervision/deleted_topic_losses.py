@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
+from msgspec.structs import replace
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.source_ends import (
     CopiedPart,
     ended_lanes,
@@ -24,7 +26,7 @@ from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId
 from mirrord.replication.lane.assignment import ReplicatorReport, longer_times, longest_s
-from mirrord.supervision.rules.unrecorded_copies import Written, is_final, settled_by
+from mirrord.supervision.rules.unrecorded_copies import Written, is_final, is_plan_open, settled_by
 from mirrord.supervision.shared_services import Services
 from mirrord.supervision.unrecorded_copies import BatchQuestion, batch_question
 from mirrord.topics.discovery import Discovered
@@ -45,6 +47,8 @@ class _Ended:
     """The time on the monotonic clock at which the lane was first seen without a host."""
     settled: CopiedPart | None = None
     """What the lane has copied, or None if this is not known yet."""
+    failures: int = 0
+    """How often the target partition could not be read."""
 
 
 class DeletedTopicLosses:
@@ -107,7 +111,8 @@ class DeletedTopicLosses:
                 ended = _Ended(lane.grant, now)
             self._ended[lane_id] = ended
             position = state.standing(lane_id).position
-            if ended.settled is not None or lane_end(state, lane) <= position:
+            is_at_end = lane_end(state, lane) <= position and not is_plan_open(lane, progress)
+            if ended.settled is not None or is_at_end:
                 continue
             target = targets.get(lane.target_topic)
             if is_final(lane, progress):
@@ -118,15 +123,18 @@ class DeletedTopicLosses:
                 questions.append(batch_question(lane, progress))
         if not questions:
             return
+        # Not all partitions may be read in one call. Those that cannot be read must not delay the others for ever.
+        questions.sort(key=lambda each: self._ended[each.lane].failures)
         try:
             found = await self._find_written(flow, questions)
         except EnvironmentFault as error:
             log.info("losses_not_known_yet", flow=flow.name, partitions=len(questions), reason=str(error))
             return
-        for asked in questions:
-            lane, progress = state.lanes[asked.lane], state.progress.get(asked.lane)
-            position = state.standing(asked.lane).position
-            self._ended[asked.lane].settled = settled_by(lane, progress, position, found[asked.lane])
+        for lane_id, written in found.items():
+            self._ended[lane_id].failures += written is None
+            if written is not None and (lane := state.lanes.get(lane_id)) is not None:
+                progress, position = state.progress.get(lane_id), state.standing(lane_id).position
+                self._ended[lane_id].settled = settled_by(lane, progress, position, written)
 
     async def _record(
         self, flow: FlowConfig, recorder: Recorder, hosted: set[LaneId], is_gone: Callable[[str, TopicId], bool]
@@ -141,6 +149,7 @@ class DeletedTopicLosses:
         def or_recorded(lane: LaneState) -> CopiedPart:
             return settled(lane) or CopiedPart(state.standing(lane.key.id).position)
 
+        await recorder.save(self._copied_all(state))
         verdicts = left_behind(state, is_gone, hosted, start_offset, settled)
         for fact in verdicts:
             lost = ", ".join(f"[{each.start}, {each.end})" for each in fact.verdicts)
@@ -157,6 +166,18 @@ class DeletedTopicLosses:
         merged, counted = merged_losses(state, state.lease_epoch)
         if await recorder.save([*kept, *merged]):
             await recorder.remove([*removed, *counted])
+
+    def _copied_all(self, state: FlowState) -> list[Progress]:
+        """Return progress records for the lanes that have copied everything, although their progress records do not
+        show this. A daemon that starts later no longer has to read the target, which may have removed the batches."""
+        found: list[Progress] = []
+        for lane_id, ended in self._ended.items():
+            lane, progress, copied = state.lanes.get(lane_id), state.progress.get(lane_id), ended.settled
+            if lane is None or progress is None or copied is None or copied.missing:
+                continue
+            if progress.source_offset < copied.position and lane_end(state, lane) <= copied.position:
+                found.append(replace(progress, lease_epoch=state.lease_epoch, source_offset=copied.position))
+        return found
 
     async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
         known = {lane.source_topic for lane in state.lanes.values()}

@@ -1,7 +1,7 @@
 """Sends infrequent requests to one cluster. The connection stays open between requests."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from mirrord.kafka.client.metadata_decoding import decode_in_steps, encoded_answ
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA, Api
-from mirrord.kafka.protocol.errors import UnsupportedBroker, WireError
+from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker, WireError
 from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
@@ -35,10 +35,13 @@ class Asker:
         """The broker addresses that the cluster last reported. They are tried after the configured addresses, in case
         no broker can be reached at any of these."""
         self._config = config
+        self._timeout_s = timeout_s
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
         self._connection: Connection | None = None
         self._asking = asyncio.Lock()
+        self._others: dict[BrokerAddress, Asker] = {}
+        """The clients of the brokers that `known_elsewhere` asks."""
 
     async def ask(
         self,
@@ -58,20 +61,37 @@ class Asker:
 
     async def known_elsewhere(self, names: Collection[str], cluster_id: str | None) -> dict[str, TopicMetadata]:
         """Ask up to `OTHERS` brokers, other than the one that answered last, for topics that this one does not know.
-        Return the topics that any of them knows.
+        Return the topics that any of them knows, even if it returns an error such as LEADER_NOT_AVAILABLE.
 
         A broker that is cut off from the controllers still answers, but does not know topics that have been created
         since. Brokers that do not answer are ignored, and so are brokers of another cluster than `cluster_id`.
         """
-        found: dict[str, TopicMetadata] = {}
         answered = self._connection
-        others = [each for each in self.brokers if answered is None or each != (answered.host, answered.port)]
-        for address in others[:OTHERS]:
-            with suppress(EnvironmentFault):
-                answer = await self.ask_metadata(names, address)
-                if answer.cluster_id == cluster_id:
-                    found |= {each.name: each for each in answer.topics if each.name and not each.error}
-        return found
+        brokers = [each for each in self.brokers if answered is None or each != (answered.host, answered.port)]
+        # If none of these addresses is the one of the broker that answered, it is among them under another address.
+        others = brokers[: OTHERS + (len(brokers) == len(self.brokers))]
+        for address in self._others.keys() - set(others):
+            self._others.pop(address).close()
+        answers = await asyncio.gather(*(self._ask_another(each, names, cluster_id) for each in others))
+        # An answer without an error is better than, for example, one that names no leader.
+        known = sorted((each for answer in answers for each in answer), key=lambda each: not each.error)
+        return {each.name: each for each in known if each.name}
+
+    async def _ask_another(
+        self, address: BrokerAddress, names: Collection[str], cluster_id: str | None
+    ) -> Sequence[TopicMetadata]:
+        """Ask a broker for topics, and return what it knows. If it does not answer, return nothing. The connection for
+        other requests stays with its broker: if it went to one that is cut off, the next list of topics would be
+        incomplete."""
+        other = self._others.get(address)
+        if other is None:
+            other = self._others[address] = Asker(self._config, self._timeout_s)
+        with suppress(EnvironmentFault, TimeoutError):
+            async with asyncio.timeout(self._timeout_s):
+                answer = await other.ask_metadata(names, address)
+            if answer.cluster_id == cluster_id:
+                return [each for each in answer.topics if each.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        return ()
 
     async def _ask(
         self,
@@ -82,7 +102,7 @@ class Asker:
     ) -> T:
         present = self._connection
         if present is not None and at not in (None, (present.host, present.port)):
-            self.close()
+            self._disconnect()
             present = None
         for connection in (present, None):
             try:
@@ -94,11 +114,11 @@ class Asker:
             except EnvironmentFault:
                 # An idle connection may have been closed in the meantime, so the request is retried on a new
                 # connection.
-                self.close()
+                self._disconnect()
                 if connection is None:
                     raise
             except WireError as error:
-                self.close()
+                self._disconnect()
                 raise Unreachable(f"{error}") from error
         raise AssertionError
 
@@ -130,7 +150,12 @@ class Asker:
             raise Unreachable(f"{error}") from error
 
     def close(self) -> None:
-        """Close the connection. The next request opens a new connection."""
+        """Close all connections. The next request opens a new connection."""
+        for other in self._others.values():
+            other.close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None

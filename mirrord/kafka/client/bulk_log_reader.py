@@ -13,7 +13,7 @@ from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
-from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset, leader_end
 from mirrord.kafka.client.range_reader import LogDiverged, ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
@@ -73,6 +73,18 @@ class LogReader:
             try:
                 end, start = await bounds(self._asks, partition)
                 return start, await last_stable_offset(self._asks, partition) if committed else end
+            except ReadFailed as failed:
+                await self._wait(named, failed, deadline)
+
+    async def leader_end(self, named: TopicPartition) -> int:
+        """Return the log end offset of a partition's leader, which includes records that have not been replicated yet.
+        Raises EnvironmentFault or ConfigError."""
+        partition = self.partition(named)
+        deadline = asyncio.get_running_loop().time() + self._patience_s
+        while True:
+            await self._led(partition)
+            try:
+                return (await leader_end(self._asks, partition))[1]
             except ReadFailed as failed:
                 await self._wait(named, failed, deadline)
 

@@ -65,8 +65,14 @@ class WatchedTopic:
     topic_id: TopicId
     watchers: int = 0
     leaders: dict[int, Leader] = field(default_factory=dict[int, Leader])
-    gone: bool = False
-    """Whether the topic with this id has been deleted. A new topic may exist under the same name."""
+    absent: int = 0
+    """How many answers in a row did not contain the topic with this id."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the topic with this id has been deleted. A new topic may exist under the same name. A single answer
+        does not prove this, because a broker that is cut off from the controllers does not know newer topics."""
+        return self.absent >= INFORMANTS
 
 
 class ClusterView:
@@ -98,7 +104,9 @@ class ClusterView:
         self._turn = 0
         """How many early refreshes there have been. Each of them asks a different broker."""
         self._outdated = 0
-        """How many answers in a row have shown outdated metadata."""
+        """How many answers in a row were outdated, or may have been."""
+        self._is_slow = False
+        """Whether the last broker that was asked has not answered in time."""
         self._wanted = asyncio.Event()
         self._connecting: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -277,7 +285,16 @@ class ClusterView:
             connection = await self._informant()
             version = connection.version(METADATA)
             body = encode(version, names)
-            await self._take(await ask_metadata(connection, body, version))
+            # A broker that is suspended must not hold up the search for a leader, so another one is asked soon. That
+            # one has more time: the answer of a large cluster may take long.
+            limit = None if self._is_slow else self._options.request_timeout_s / INFORMANTS
+            self._is_slow = True
+            async with asyncio.timeout(limit):
+                answer = await ask_metadata(connection, body, version)
+            self._is_slow = False
+            await self._take(answer)
+        except TimeoutError:
+            return False
         except MirrordError as error:
             if not self.error:
                 log.warning("cluster_unreachable", cluster=self.alias, error=str(error))
@@ -318,17 +335,17 @@ class ClusterView:
 
 async def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> bool:
     """Note the leaders of a topic. Other tasks run in between if it has very many partitions. Return whether the
-    broker's metadata are outdated."""
+    broker's metadata are outdated, or may be."""
     if topic.error == 0 and topic.id == ZERO_UUID:
         # The broker does not know topic ids, because its cluster is being upgraded. It is therefore unknown whether
         # this topic is the watched topic. Discovery reports such a cluster to operators.
         return False
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
-        known.gone = True
-        return False
+        known.absent += 1
+        return not known.gone
     if topic.error:
         return False
-    known.gone = is_outdated = False
+    known.absent, is_outdated = 0, False
     for number, partition in enumerate(topic.partitions):
         if number % AT_ONCE == AT_ONCE - 1:
             await asyncio.sleep(0)

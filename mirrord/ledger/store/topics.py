@@ -200,9 +200,12 @@ class LedgerTopics:
         fault: EnvironmentFault | None = None
         addresses = list(dict.fromkeys((*known, *bootstrap, *self._brokers)))
         first = self._turn % len(addresses)
-        for address in (*addresses[first:], *addresses[:first]):
+        order = [*addresses[first:], *addresses[:first]]
+        for address in order:
+            # Nobody else is left to be asked after the last broker, which may just be slow.
+            is_last = address == order[-1] and incomplete is None
             try:
-                async with asyncio.timeout(self.timeout_s / TRIES):
+                async with asyncio.timeout(None if is_last else self.timeout_s / TRIES):
                     answer = await self._describe(address, names)
             except (Unreachable, ConnectionLost) as error:
                 fault = fault or error

@@ -133,7 +133,8 @@ class _Missing(NamedTuple):
     """A later source record with the same key was copied."""
     gave_way: set[int]
     """They were not copied again earlier, because the target had newer records (see `superseded_before` and
-    `Displaced`)."""
+    `Displaced`). This counts only if the target still has a record of another client with the key: a tombstone that the
+    log cleaner has removed since cannot be distinguished from a record that an election has removed."""
     acknowledged: dict[int, int]
     """Those that were acknowledged, and in which leader epoch of the target (see `_Acknowledged`)."""
 

@@ -98,11 +98,11 @@ def end_confirmed(lane: Lane, answer: EndAnswer) -> Effects:
 
 
 def go(lane: Lane, end: int) -> Effects:
-    """Send batches, now that the log end is confirmed."""
+    """Send batches, or carry out a seek, now that the log end is confirmed."""
     lane.confirm_end = lane.confirming = False
     lane.expected = end
     lane.resumed_at = ResumePosition(lane.resumed_at.ordinal, end, lane.log.end_epoch)
-    return send(lane)
+    return send(lane) if lane.ready else seek.end_confirmed(lane)
 
 
 def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:

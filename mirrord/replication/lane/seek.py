@@ -13,10 +13,11 @@ from mirrord.ledger.facts.seeks import SeekDone
 from mirrord.ledger.seeks import Seek, Seeks, pending, skipped_epochs
 from mirrord.ledger.standing_orders import describe_origin
 from mirrord.replication.lane import intake, quarantine
+from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import Append, Effects, Lost
+from mirrord.replication.lane.signals import Append, AskEnd, Effects, Lost
 from mirrord.replication.lane.source import truncation
 from mirrord.replication.lane.source.declared_runs import mended_until
 from mirrord.replication.lane.state import Lane
@@ -70,11 +71,21 @@ def must_wait(lane: Lane) -> bool:
     return bool(lane.seeks) and in_doubt.holds(lane, lane.resume_ordinal)
 
 
+def end_confirmed(lane: Lane) -> Effects:
+    """Carry out the seek, now that the end of the target log has been confirmed. The end is confirmed again before the
+    first produce request, which may be much later."""
+    lane.fetching = False
+    effects = carry_out(lane)
+    lane.confirm_end = True
+    return effects + truncation.begin_to_read(lane)
+
+
 def carry_out(lane: Lane) -> Effects:
     """Skip the ranges of the seek commands that are due. The caller ensures that nothing is in flight and that the lane
     is about to copy. Ask first whether the source still has the copied records: later, the lane asks only about the
     skipped ones, and a log that has these may lack the copied ones. Then ask for the epochs of the skipped records
-    (`SeekDone.epochs`)."""
+    (`SeekDone.epochs`). Finally, if the broker does not remember the producer, ask for the end of the target log again:
+    a batch from a dead connection may have been appended during these questions, and its records are not skipped."""
     if not lane.seeks or not is_due(lane):
         return []
     order = _due(lane)[-1]
@@ -90,6 +101,9 @@ def carry_out(lane: Lane) -> Effects:
         if not is_due(lane):
             return []  # the source log ends below `end` by now
         search = lane.history.epoch_search
+    if start < end and lane.confirm_end:
+        lane.confirming = lane.fetching = True
+        return [AskEnd(ask(lane))]
     lane.seeks = tuple(each for each in lane.seeks if each.end > end)
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))

@@ -367,10 +367,10 @@ class Lane:
     """Whether the broker remembers the lane's producer and therefore refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Whether to ask for the log end again before the first produce request, because the broker would not refuse a
-    duplicate batch."""
+    """Whether to ask for the log end again before the first produce request, and before a seek, because the broker
+    would not refuse a duplicate batch."""
     confirming: bool = False
-    """Whether the request for the log end that precedes the first produce request is open."""
+    """Whether this request for the log end is open."""
     sent: bool = False
     """Whether the lane has sent at least one batch in this attempt to host it."""
     acknowledged: tuple[tuple[int, int], ...] = ()

@@ -1,14 +1,15 @@
 """Decides which records of a deleted source topic were copied, based on a lane's progress record and on the batches
 that the target holds beyond it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.source_ends import CopiedPart
 from mirrord.ledger.state import LaneState
-from mirrord.model.intervals import Interval
+from mirrord.model.intervals import Interval, joined, uncovered
+from mirrord.replication.lane.source.copied_pieces import mapped_by
 
 
 class WrittenBatch(NamedTuple):
@@ -17,6 +18,9 @@ class WrittenBatch(NamedTuple):
     base_sequence: int
     records: int
     """How many ordinals the batch was written with, even if the log cleaner has removed some of its records."""
+    empty: int = 0
+    """How many target offsets between the lane's previous batch and this one no longer have a batch, because the log
+    cleaner or retention has removed it."""
 
 
 class Written(NamedTuple):
@@ -25,6 +29,8 @@ class Written(NamedTuple):
     batches: tuple[WrittenBatch, ...] = ()
     trouble: str = ""
     """Why the target partition cannot be read, or an empty string. If it is not empty, batches may be missing."""
+    empty: int = 0
+    """How many target offsets after the lane's last batch no longer have a batch."""
 
 
 def is_final(lane: LaneState, progress: Progress | None) -> bool:
@@ -32,6 +38,13 @@ def is_final(lane: LaneState, progress: Progress | None) -> bool:
     has drained the lane, so that none of its batches was in flight."""
     drained = progress is not None and progress.state == "drained" and progress.settled
     return drained and progress is not None and progress.grant == lane.grant
+
+
+def is_plan_open(lane: LaneState, progress: Progress | None) -> bool:
+    """Return whether records before the lane's position may have been still to be copied, for example those of a
+    hole."""
+    last = lane.source_runs.last
+    return last is not None and last.ordinal > (progress.ordinal if progress is not None else 0)
 
 
 def settled_by(lane: LaneState, progress: Progress | None, position: int, written: Written) -> CopiedPart:
@@ -48,21 +61,60 @@ def settled_by(lane: LaneState, progress: Progress | None, position: int, writte
     if lane.regiven >= 0 or len(lane.rewinds) > known:
         remark = "the target may hold the first of these records, because ordinals were reassigned"
         return CopiedPart(position, remark=remark if written.batches else "")
-    first = expected = progress.ordinal if progress is not None else 0
-    missing: list[Interval] = []
-    for batch in written.batches:
-        ordinal = nearest(batch.base_sequence, expected)
-        if ordinal > expected:
-            missing += _source_ranges(lane, expected, ordinal - 1)
-        expected = max(expected, ordinal + batch.records)
-    if expected == first:
-        return CopiedPart(position)
-    last = lane.source_runs.offset_of(expected - 1)
-    if last is None or last < position:
-        return CopiedPart(position)
-    return CopiedPart(last + 1, tuple(missing))
+    first = progress.ordinal if progress is not None else 0
+    held, removed = _ordinals(first, written.batches)
+    end = max((behind for _, behind in held), default=first)
+    position = _position(lane, first, end, position)
+    last = lane.source_runs.last
+    # The ledger assigns the ordinals up to the last run to records that were still to be copied, among them the records
+    # of holes.
+    planned = [(end, last.ordinal)] if last is not None and end < last.ordinal else []
+    excused = [*held, *removed, *((each.first, each.last + 1) for each in lane.displaced)]
+    lost = joined(_source_ranges(lane, [*uncovered((first, end), excused), *planned]))
+    copied = joined(_source_ranges(lane, held))
+    missing = [
+        (start, min(behind, position)) for each in lost for start, behind in uncovered(each, copied) if start < position
+    ]
+    remark = "the log cleaner or retention of the target may have removed copies of the first of these records"
+    return CopiedPart(position, tuple(missing), remark if written.empty else "")
 
 
-def _source_ranges(lane: LaneState, first: int, last: int) -> Iterator[Interval]:
-    for _, offset, length in lane.source_runs.between(first, last):
-        yield offset, offset + length
+def _ordinals(first: int, batches: Sequence[WrittenBatch]) -> tuple[list[Interval], list[Interval]]:
+    """Return two lists of ranges [start, end) of ordinals: those of the batches, and those between the batches whose
+    batches may have been removed from the target log, because enough offsets are empty there."""
+    held: list[Interval] = []
+    removed: list[Interval] = []
+    end = first
+    for batch in batches:
+        ordinal = nearest(batch.base_sequence, end)
+        if end < ordinal <= end + batch.empty:
+            removed.append((end, ordinal))
+        held.append((ordinal, ordinal + batch.records))
+        end = max(end, ordinal + batch.records)
+    return held, removed
+
+
+def _position(lane: LaneState, first: int, end: int, position: int) -> int:
+    """Return the source offset up to which the lane had finished with all records, except for those that were to be
+    copied again. `position` is the one in the progress record, which ends at the ordinal `first`; `end` is the ordinal
+    after the last batch."""
+    runs, last = lane.source_runs, lane.source_runs.last
+    if last is None:
+        return position
+    begins = runs.offset_of(first)
+    is_cut = any(first < ordinal and offset < position for ordinal, offset in lane.truncations)
+    is_cut = is_cut or (
+        first < end and begins is not None and begins < position and any(each == first for each, _ in lane.truncations)
+    )
+    # If the source was truncated since the progress record was saved, other records have the offsets below `position`.
+    known = 0 if is_cut else position
+    if end <= last.ordinal:
+        return max(known, last.offset)
+    copied = runs.offset_of(end - 1)
+    return known if copied is None else max(known, copied + 1)
+
+
+def _source_ranges(lane: LaneState, ordinals: Iterable[Interval]) -> Iterator[Interval]:
+    for first, end in ordinals:
+        for _, offset, length in mapped_by(lane.source_runs, lane.truncations, first, end - 1):
+            yield offset, offset + length

@@ -1,12 +1,14 @@
 """What supervision reports of topics that vanish from the source, and of lanes that wait."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 import msgspec
 import pytest
 import structlog.testing
 
-from mirrord.ledger.facts.core import VerdictGiven
+from mirrord.ledger.codec import decode_state
+from mirrord.ledger.facts.core import Progress, VerdictGiven
 from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
 from mirrord.supervision.flow_supervisor import FlowSupervisor
@@ -55,6 +57,13 @@ def verdicts(mirror: Mirror) -> set[tuple[int, int, str]]:
     return {(each.start, each.end, each.reason) for fact in facts for each in fact.verdicts}
 
 
+def positions(mirror: Mirror) -> list[Progress]:
+    """Return the newest progress records of the lanes."""
+    rows = {row.key: row.value for row in mirror.ledger.rows if row is not None and row.value is not None}
+    records = [decode_state(key, value) for key, value in rows.items()]
+    return [each for each in records if isinstance(each, Progress) and each.source is None]
+
+
 async def delete_in_flight(mirror: Mirror) -> FlowSupervisor:
     """Delete the topic while batches are in flight whose acknowledgements never arrive."""
     flow, engine = await running(mirror)
@@ -82,6 +91,31 @@ async def test_no_verdict_is_given_while_the_target_does_not_answer(mirror: Mirr
     await eventually(lambda: len(mirror.asked) == 4)
     assert sum(each.offsets for each in flow.status().losses) == 0
     assert verdicts(mirror) == set()
+
+
+async def test_partitions_that_cannot_be_read_are_asked_about_again(mirror: Mirror) -> None:
+    mirror.written = None
+    flow = await delete_in_flight(mirror)
+    await eventually(lambda: len(mirror.asked) >= 8)
+    assert verdicts(mirror) == set()
+    mirror.written = Written((WrittenBatch(7, 1),))
+    await eventually(lambda: sum(each.offsets for each in flow.status().losses) == 8)
+    assert verdicts(mirror) == {(8, 10, "recreated")}
+
+
+async def test_what_was_found_once_is_not_looked_for_again(mirror: Mirror) -> None:
+    """FALSE LOSS. Retention removes the batches from the target before another daemon starts."""
+    mirror.written = Written((WrittenBatch(7, 3),))
+    flow = await delete_in_flight(mirror)
+    await eventually(lambda: len(mirror.asked) == 4)
+    await eventually(lambda: {each.source_offset for each in positions(mirror)} == {10})
+    mirror.written = Written(empty=3)
+    await mirror.close()
+    mirror.asked.clear()
+    flow, _ = mirror.start("host-b")
+    await eventually(lambda: len(flow.status().lanes) == 0 and flow.status().state == "running")
+    await asyncio.sleep(2.5)  # until the former holder can no longer write
+    assert (verdicts(mirror), mirror.asked) == (set(), [])
 
 
 def lane_report(phase: str, note: str, partition: int = 0) -> LaneReport:

@@ -17,6 +17,7 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import Connection, ConnectionOptions
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, TopicMetadata
 from mirrord.model.names import ClusterId, TopicId
 from tests.fixtures.supervision import eventually
@@ -92,7 +93,9 @@ class Brokers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *epochs: int) -> None:
         self.epochs = dict(enumerate(epochs, 1))
+        """-1 if it does not know the topic."""
         self.asked: list[int] = []
+        self.silent: set[int] = set()
         monkeypatch.setattr(cluster_metadata, "APIS", ())
         monkeypatch.setattr(cluster_metadata, "connect", self.connect)
         monkeypatch.setattr(cluster_metadata, "ask_metadata", self.answer)
@@ -105,7 +108,12 @@ class Brokers:
     async def answer(self, connection: Connection, *_: object) -> Metadata:
         self.asked.append(connection.port)
         brokers = [Broker(node, "h", node, None) for node in self.epochs]
+        if connection.port in self.silent:
+            await asyncio.Event().wait()
         epoch = self.epochs[connection.port]
+        if epoch < 0:
+            unknown = TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "orders", "", False, [])
+            return Metadata(brokers, "eu-id", 1, [unknown], 0)
         partition = Partition(0, 0, epoch % 3 + 1, epoch, (1, 2, 3), (1, 2, 3), ())
         return Metadata(brokers, "eu-id", 1, [TopicMetadata(0, "orders", "id", False, [partition])], 0)
 
@@ -153,6 +161,62 @@ async def test_an_answer_with_an_older_epoch_is_followed_by_a_question_to_anothe
     brokers.asked.clear()
     await ask_until(2)
     await eventually(lambda: brokers.asked[-1] != 2)
+    await opened.close()
+
+
+async def watched(opened: ClusterView) -> None:
+    """Watch the topic, and let the view connect to all three brokers."""
+    opened.start()
+    opened.watch("orders", TopicId("id"))
+    await eventually(lambda: opened.leader(PartitionId("orders", TopicId("id"), 0)))
+
+
+async def ask_all(opened: ClusterView, brokers: Brokers) -> None:
+    while set(brokers.asked) < {1, 2, 3}:
+        count = len(brokers.asked)
+        opened.refresh()
+        await eventually(lambda count=count: len(brokers.asked) > count)
+
+
+async def test_a_topic_that_one_broker_does_not_know_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 2 is cut off from the controllers, and the topic was created afterward."""
+    brokers = Brokers(monkeypatch, 5, 5, 5)
+    opened = ClusterView(
+        "eu", ClusterConfig(("h:1",), Security()), BufferPool(), ConnectionOptions(), ClusterId("eu-id")
+    )
+    await watched(opened)
+    await ask_all(opened, brokers)
+    brokers.epochs[2] = -1
+    brokers.asked.clear()
+    news: list[bool] = []
+    opened.on_change.append(lambda: news.append(opened.gone(TopicId("id"))))
+    await ask_all(opened, brokers)
+    assert not any(news)
+    brokers.epochs = dict.fromkeys(brokers.epochs, -1)
+    opened.refresh()
+    await eventually(lambda: opened.gone(TopicId("id")))
+    brokers.epochs = dict.fromkeys(brokers.epochs, 6)
+    opened.refresh()
+    await eventually(lambda: not opened.gone(TopicId("id")))
+    await opened.close()
+
+
+async def test_a_broker_that_does_not_answer_delays_a_refresh_by_a_third_of_the_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection to a suspended broker stays open."""
+    brokers = Brokers(monkeypatch, 5, 5, 5)
+    options = ConnectionOptions(connect_timeout_s=0.9, request_timeout_s=0.9)
+    opened = ClusterView("eu", ClusterConfig(("h:1",), Security()), BufferPool(), options, ClusterId("eu-id"))
+    await watched(opened)
+    await ask_all(opened, brokers)
+    brokers.epochs = dict.fromkeys(brokers.epochs, 6)
+    for silent in (1, 2, 3):
+        brokers.silent, brokers.asked = {silent}, []
+        while silent not in brokers.asked:
+            opened.refresh()
+            await asyncio.sleep(0.05)
+        await eventually(lambda silent=silent: brokers.asked[-1] != silent)
     await opened.close()
 
 

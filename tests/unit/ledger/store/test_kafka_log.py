@@ -39,6 +39,18 @@ async def test_another_broker_is_asked_for_the_leader_if_the_first_ones_metadata
     assert await topics.asking(fetch, patient=True) == 5
 
 
+async def test_a_slow_broker_has_all_the_time_if_it_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = LedgerTopics("eu-us", ClusterConfig(("h:1",), Security()), timeout_s=0.6)
+
+    async def describe(_: LedgerTopics, address: tuple[str, int], names: Iterable[str]) -> Metadata:
+        await asyncio.sleep(0.3)
+        found = [TopicMetadata(0, name, name, False, [Partition(0, 0, 1, 5, (), (), ())]) for name in names]
+        return Metadata([Broker(1, *address, None)], "us-id", 1, found, 0)
+
+    monkeypatch.setattr(LedgerTopics, "_describe", describe)
+    assert (await topics.asking(lambda: topics.leader(topics.ledger), patient=True)).epoch == 5
+
+
 async def test_entries_are_not_lost_if_the_state_topic_fails_in_the_same_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

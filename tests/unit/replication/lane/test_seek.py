@@ -36,14 +36,17 @@ from mirrord.replication.lane.signals import (
     Append,
     AskDivergence,
     AskEnd,
+    AskScan,
     DivergenceAnswer,
     Effects,
     EndAnswer,
     FetchFrom,
     Lost,
+    OwnBatch,
     ProduceAnswer,
     ProducersAnswer,
     Released,
+    ScanAnswer,
     VisibleAnswer,
     Wake,
     Woken,
@@ -89,6 +92,13 @@ def resume(lane: Lane, end: int = 0) -> Effects:
     return step(lane, 0.0, VisibleAnswer(lane.asked, 0, end, 0))
 
 
+def confirm_end(lane: Lane, effects: Effects, end: int = 0) -> Effects:
+    """The target is asked once more where it ends, before the records are skipped."""
+    (ask,) = effects
+    assert isinstance(ask, AskEnd)
+    return step(lane, 0.0, EndAnswer(ask.question, 0, 1, end))
+
+
 @pytest.mark.parametrize(("error", "epoch"), [(0, 3), (ErrorCode.OFFSET_OUT_OF_RANGE, -1)])
 def test_a_lane_with_nothing_in_flight_continues_there(error: int, epoch: int) -> None:
     """It has copied nothing, so it asks only for the source's leader epoch, and for those of the skipped records."""
@@ -102,6 +112,7 @@ def test_a_lane_with_nothing_in_flight_continues_there(error: int, epoch: int) -
         (ask,) = [each for each in effects if isinstance(each, AskDivergence)]
         assert (ask.position, ask.epoch) == (NEVER, asked_for)
         effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, *found, epoch))
+    effects = confirm_end(lane, effects)
     verdicts = (Verdict(0, 2, "expired"), Verdict(2, 7, "skipped"))
     assert facts_in(effects) == [
         SeekDone(lane.id, lane.grant, 0, 7, epoch, ((2, 1), (4, 3)) if epoch >= 0 else ()),
@@ -128,7 +139,7 @@ def test_a_source_that_does_not_tell_its_epochs() -> None:
     lane.source_end = 9
     give(lane, 7)
     ask = asked_for_epochs(lane, resume(lane))
-    effects = step(lane, 0.0, DivergenceAnswer(ask.question, ErrorCode.OFFSET_OUT_OF_RANGE))
+    effects = confirm_end(lane, step(lane, 0.0, DivergenceAnswer(ask.question, ErrorCode.OFFSET_OUT_OF_RANGE)))
     assert facts_in(effects)[0] == SeekDone(lane.id, lane.grant, 0, 7, 3)
 
 
@@ -174,8 +185,33 @@ def test_a_range_of_which_the_source_has_deleted_all_records() -> None:
     lane.source_end = 9
     give(lane, 7, log_start=7)
     (ask,) = [each for each in resume(lane) if isinstance(each, AskDivergence)]
-    effects = step(lane, 0.0, DivergenceAnswer(ask.question, 0, leader_epoch=3))
+    effects = confirm_end(lane, step(lane, 0.0, DivergenceAnswer(ask.question, 0, leader_epoch=3)))
     assert facts_in(effects)[0] == SeekDone(lane.id, lane.grant, 0, 7, 3)
+
+
+def test_records_that_arrive_late_are_not_skipped() -> None:
+    """FALSE VERDICT. A batch from a dead connection is appended while the lane asks for the epochs of the records."""
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7)
+    ask = asked_for_epochs(lane, resume(lane))
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, ErrorCode.OFFSET_OUT_OF_RANGE))
+    (scan,) = confirm_end(lane, effects, 2)
+    assert isinstance(scan, AskScan)
+    effects = step(lane, 0.0, ScanAnswer(scan.question, 0, "confirm", scan.start, scan.end, (OwnBatch(0, 2, 0, 1),)))
+    assert not facts_in(effects)
+    assert lane.phase is Phase.RESUMING
+
+
+def test_the_end_is_confirmed_again_before_the_records_after_the_range_are_sent() -> None:
+    lane, _ = copying()
+    lane.source_end = 9
+    give(lane, 7)
+    ask = asked_for_epochs(lane, resume(lane))
+    effects = step(lane, 0.0, DivergenceAnswer(ask.question, ErrorCode.OFFSET_OUT_OF_RANGE))
+    confirm_end(lane, effects)
+    assert lane.confirm_end
+    assert not lane.confirming
 
 
 def test_a_seek_waits_for_batches_in_flight() -> None:
