@@ -416,6 +416,11 @@ MUTATIONS = (
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
     Mutation("a seek is carried out", seeks.a_seek_is_not_carried_out, "sought"),
     Mutation(
+        "the end once more before a seek",
+        seeks.the_end_is_not_read_again_before_a_seek,
+        "sought, slow wire + far, old records",
+    ),
+    Mutation(
         "the source is asked before a seek",
         seeks.copied_records_are_there_before_a_seek,
         "sought, whatever the source does",

@@ -29,3 +29,15 @@ def only_the_highest_epoch_of_a_seek_is_known(patch: pytest.MonkeyPatch) -> None
 
 def copied_records_are_there_before_a_seek(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(truncation, "confirm_before_seek", lambda *_: [])
+
+
+def the_end_is_not_read_again_before_a_seek(patch: pytest.MonkeyPatch) -> None:
+    true = seek.carry_out
+
+    def carry_out(state: Lane) -> Effects:
+        confirms, state.confirm_end = state.confirm_end, False
+        effects = true(state)
+        state.confirm_end = confirms
+        return effects
+
+    patch.setattr(seek, "carry_out", carry_out)

@@ -36,6 +36,7 @@ SEEDS = {
     "a loss is recorded": 5,
     "each offset is copied or explained": 0,
     "a seek is carried out": 1,
+    "the end once more before a seek": 1062915507988,
     "the epochs of skipped records are recorded": 34,
     "a bound decision is not requested again": 518,
     "only parked records are skipped": 3,
