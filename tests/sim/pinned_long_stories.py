@@ -300,6 +300,19 @@ LONG: tuple[tuple[int, str, Mode, tuple[str, ...]], ...] = (
     (1018, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1027, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
     (1060, "compacted copy, unclean", "sequence", ("newest_lost_on_both_sides",)),
+    # A batch arrived after its ordinals had been assigned to other records, and the source had lost its records
+    (909164034912, "sought, slow wire + late", "sequence", ("lost_before_the_first_fetch",)),
+    (
+        598980689517,
+        "sought, slow wire + far, old records",
+        "sequence",
+        (
+            "bytes_that_everyone_gave_up",
+            "another_branch",
+            "unreplicated_at_the_start",
+            "others_where_all_copies_were",
+        ),
+    ),
 )
 """Stories with traps (`tests.sim.traps`) that have as many steps as `bench.stories` plays."""
 BEFORE_WRAP: tuple[tuple[int, str, Mode, tuple[str, ...], int], ...] = (

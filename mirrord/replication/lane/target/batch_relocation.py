@@ -236,12 +236,11 @@ def _fill(
     records, these are their offsets. There are more if the cleaner of the source had removed other records before the
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
     order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). The
-    result contains None for ordinals under which more than one record may have been sent. If there are such ordinals,
-    or if the target's cleaner has removed some of the records, and the logs contradict the offsets in the ledger, the
-    result contains None for each of the ordinals. If the source still has records at the offsets of removed ones, the
-    result contains None only for these. What the source still has near these offsets counts as missing, and its keys
-    are looked up in the target: the cleaner has removed a record only if the target has a newer one with the same
-    key."""
+    result contains None for ordinals under which more than one record may have been sent. If the logs contradict the
+    offsets in the ledger, the result contains None for each of the ordinals. If the source still has records at the
+    offsets of removed ones, the result contains None only for these. What the source still has near these offsets
+    counts as missing. In a compacted target, its keys are looked up: the cleaner has removed a record only if the
+    target has a newer one with the same key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
@@ -267,12 +266,7 @@ def _fill(
             )
             # A filter may have excluded the records at free offsets.
             places = None if ledger.is_filtered else source.places(len(gap), after, following, within)
-            if places is None and named is None:
-                where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
-                raise Unplaced(
-                    f"the source no longer holds the records of {where}, and it is not known where they were: {why}"
-                )
-            offsets += places or named or ()
+            offsets += places or named or [None] * len(gap)
         if right < len(flat):
             offsets.append(following)
     return offsets
