@@ -24,7 +24,6 @@ SEEDS = {
     "an epoch is recorded before its first record": 8,
     "an epoch waits for former holders": 2301,
     "a removed record waits for former holders": 21332,
-    "another history is not compared": 432,
     "higher epochs are not in a log that parts": 59,
     "epochs of ordinals that may still arrive are compared": 279,
     "resync on doubt": 105,
@@ -59,10 +58,13 @@ SEEDS = {
     "a marker is not a batch of a lane": 0,
     "a rebuild looks up what the target lacks": 0,
     "a missing record is after those that the log has": 7,
-    "lost records are looked up again after a rebuild": 11,
+    "lost records are looked up again after a rebuild": 111,
 }
 """`python -m tests.sim.pin` finds new ones after a change of the lane or of the scheduler."""
 ONLY_COUNTED = {
+    # If the rule is switched off, the map is rebuilt without need, and the records of the lost history have no source
+    # offset in it. `test_rebuilding` and `test_last_copied` check the rule itself.
+    "another history is not compared",
     # If the rule is switched off, the broker refuses the next batch, or the lane finds the hole and repairs it. Only
     # the order of records suffers, at ordinals that the ledger then names. `test_fast_handoff` checks the rule itself.
     "a word is compared with the target",
