@@ -121,8 +121,8 @@ class BatchRelocation:
                 _refuse_uncommitted(standing, originals, await self._uncommitted(unstable, timed=timed))
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
-            named = record.source_runs.offset_of
-            ledger = LedgerAnswers(opens, named, explained, wanted.confirmed, is_filtered, removed, timed)
+            answers = (opens, record.source_runs.offset_of, explained, wanted.confirmed, is_filtered, removed, timed)
+            ledger = LedgerAnswers(*answers, may_have_lost=_had_election(record, originals))
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
@@ -303,6 +303,12 @@ class BatchRelocation:
                     found.update(digest(record, timed=timed) for record in some)
                 _bounded(len(found))
         return found
+
+
+def _had_election(record: LaneRecord, originals: Sequence[SourceBatch]) -> bool:
+    """Return whether the source has had an election, in which it may have lost records."""
+    epochs = {*(epoch for _, epoch in record.epochs), *(batch.epoch for batch in originals)}
+    return bool(record.truncations) or len(epochs - {-1}) > 1
 
 
 def _refuse_uncommitted(

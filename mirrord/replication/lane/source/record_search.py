@@ -59,6 +59,8 @@ class LedgerAnswers(NamedTuple):
     ones that the source still has."""
     is_timed: bool = True
     """Whether the contents of records include the timestamps. If they do not, equal records are common."""
+    may_have_lost: bool = False
+    """Whether the source has had an election, in which it may have lost records."""
 
 
 NO_LEDGER = LedgerAnswers()
@@ -149,6 +151,11 @@ class SourceRecords:
                 if sum(end - start for start, end in places) == wanted:
                     return [offset for start, end in places for offset in range(start, end)]
         return None
+
+    def may_have_had_more(self, after: int, following: int) -> bool:
+        """Return whether the source may have had another record between the records at the offsets `after` and
+        `following`, or after the first one if `following` is -1."""
+        return bool(self._removed_between(after + 1, self.searched.end if following < 0 else following))
 
     def _removed_between(self, start: int, end: int) -> list[Interval]:
         """Return the offsets in [start, end) whose records were removed. The source has no record at these offsets, and

@@ -237,10 +237,11 @@ def _fill(
     lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
     order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). The
     result contains None for ordinals under which more than one record may have been sent. If the logs contradict the
-    offsets in the ledger, the result contains None for each of the ordinals. If the source still has records at the
-    offsets of removed ones, the result contains None only for these. What the source still has near these offsets
-    counts as missing. In a compacted target, its keys are looked up: the cleaner has removed a record only if the
-    target has a newer one with the same key."""
+    offsets in the ledger, the result contains None for each of the ordinals. There is one exception: if the source
+    seems never to have had such a record, because it has no free offset there and has had no election, `Unplaced`
+    is raised. If the source still has records at the offsets of removed ones, the result contains None only for
+    these. What the source still has near these offsets counts as missing. In a compacted target, its keys are
+    looked up: the cleaner has removed a record only if the target has a newer one with the same key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = [each is None for batch in standing for each in batch.contents]
     flat = [offset for batch in found for offset in batch]
@@ -254,8 +255,7 @@ def _fill(
         named, why = _named_between(source, ordinals[left + 1 : right], cleaned, after, following, ledger)
         if cleaned:
             if named is None and _contradicts(source, [ordinals[at] for at in gap if not removed[at]], ledger):
-                where = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
-                raise Unplaced(f"the target no longer holds all records of {where}, and {why}")
+                raise Unplaced(f"the target no longer holds all records of {_named(ordinals, gap)}, and {why}")
             offsets += named or [None] * len(gap)
         elif is_open:
             offsets += named or [None] * len(gap)
@@ -266,10 +266,17 @@ def _fill(
             )
             # A filter may have excluded the records at free offsets.
             places = None if ledger.is_filtered else source.places(len(gap), after, following, within)
+            if not (places or named or ledger.may_have_lost or source.may_have_had_more(after, following)):
+                where = _named(ordinals, gap)
+                raise Unplaced(f"the source lacks the records of {where}, and nothing shows that it had them: {why}")
             offsets += places or named or [None] * len(gap)
         if right < len(flat):
             offsets.append(following)
     return offsets
+
+
+def _named(ordinals: Sequence[int], gap: range) -> str:
+    return f"ordinals {ordinals[gap.start]} to {ordinals[gap.stop - 1]}"
 
 
 def _contradicts(source: SourceRecords, ordinals: Sequence[int], ledger: LedgerAnswers) -> bool:

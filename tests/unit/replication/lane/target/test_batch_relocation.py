@@ -80,17 +80,24 @@ def test_a_removed_record_is_not_placed_at_an_offset_that_is_not_copied() -> Non
     assert found("ab cd", "ab#.d").runs == (Run(0, 0), Run(2, 3))
 
 
-@pytest.mark.parametrize(("target", "text"), [("ab c", "ab..e"), ("ab x de", "abde")])
-def test_a_record_that_may_have_been_anywhere_or_nowhere_has_no_offset(target: str, text: str) -> None:
-    """The source no longer has it. There are two free offsets, or there is none."""
-    located = found(target, text)
-    assert located.open == ((2, 3),)
-    assert Run(2, 2) not in located.runs
+def test_a_record_that_may_have_been_at_several_offsets_has_none() -> None:
+    located = found("ab c", "ab..e")
+    assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
+
+
+def test_a_record_that_has_no_room_in_the_source_has_no_offset_if_the_source_may_have_lost_records() -> None:
+    standing, ledger = (
+        [TargetBatch(0, "ab"), TargetBatch(2, "x"), TargetBatch(3, "de")],
+        LedgerAnswers(may_have_lost=True),
+    )
+    located = locate(standing, source("abde"), [], -1, Range(0, 4), ledger)
+    assert (located.runs, located.open) == ((Run(0, 0), Run(3, 2)), ((2, 3),))
 
 
 @pytest.mark.parametrize(
     ("target", "text", "why"),
     [
+        ("ab x de", "abde", "ordinals 2 to 2, and nothing shows that it had them"),
         ("aa", "aaa", "more than once"),
         ("ba", "ab", "a different order"),
         ("ac", "abc", "a different order"),
