@@ -123,7 +123,7 @@ class DeletedTopicLosses:
                 questions.append(batch_question(lane, progress))
         if not questions:
             return
-        # Not all partitions may be read in one call. Those that cannot be read must not delay the others for ever.
+        # Not all partitions may be read in one call. Those that cannot be read must not delay the others indefinitely.
         questions.sort(key=lambda each: self._ended[each.lane].failures)
         try:
             found = await self._find_written(flow, questions)

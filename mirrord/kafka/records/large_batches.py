@@ -82,7 +82,7 @@ class LargeBatches:
             places = self._waiting.pop(cluster)
             place = places.popleft()
             if places:
-                self._waiting[cluster] = places  # behind the other clusters
+                self._waiting[cluster] = places  # after the other clusters
             if not place.done():
                 self._is_busy = True
                 place.set_result(None)

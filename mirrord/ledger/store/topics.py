@@ -202,7 +202,7 @@ class LedgerTopics:
         first = self._turn % len(addresses)
         order = [*addresses[first:], *addresses[:first]]
         for address in order:
-            # Nobody else is left to be asked after the last broker, which may just be slow.
+            # No other broker can be asked after the last broker, which may just be slow.
             is_last = address == order[-1] and incomplete is None
             try:
                 async with asyncio.timeout(None if is_last else self.timeout_s / TRIES):

@@ -90,9 +90,9 @@ class PolicyRefused(Exception):
 
 
 class Postponed(Exception):
-    """Raised when a batch is so large that it is rebuilt later, while other work goes on. `work` is what is left to do.
-    The lane passes it on with the effect `RebuildLater` and requests the same again afterwards. If `work` is None, only
-    some time has to pass."""
+    """Raised when a batch is so large that it is rebuilt later, while other work continues. `work` is what remains to
+    be done. The lane passes it on with the effect `RebuildLater` and requests the same again afterwards. If `work` is
+    None, only some time has to pass."""
 
     def __init__(self, work: object) -> None:
         super().__init__()

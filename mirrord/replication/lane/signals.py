@@ -508,7 +508,7 @@ class FetchFrom(msgspec.Struct, frozen=True):
 
 
 class RebuildLater(msgspec.Struct, frozen=True):
-    """Carry out `work` (see `Postponed`) while other work goes on, and then deliver `chunk` with the number of this
+    """Carry out `work` (see `Postponed`) while other work continues, and then deliver `chunk` with the number of this
     request. The chunk begins with the batch that is being rebuilt, so no later batch is copied before it."""
 
     question: int

@@ -321,7 +321,7 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
 
 
 def _go_on_later(lane: Lane, stop: Unfinished) -> Effects:
-    """Send what precedes a batch that is rebuilt later, and go on with the chunk after that."""
+    """Send what precedes a batch that is rebuilt later, and continue with the chunk after that."""
     if lane.seeks and seek.is_due(lane):
         lane.go(Quiesce())
         return []

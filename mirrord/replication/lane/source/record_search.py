@@ -65,7 +65,7 @@ class LedgerAnswers(NamedTuple):
 
 NO_LEDGER = LedgerAnswers()
 _GONE = object()
-"""Stands for the content of a record that the source no longer has, although it has an equal one."""
+"""Represents the content of a record that the source no longer has, although it has an equal one."""
 
 
 class Unplaced(Exception):

@@ -18,7 +18,7 @@ from mirrord.ledger.store.topics import AskAgain, LedgerTopics
 async def test_another_broker_is_asked_for_the_leader_if_the_first_ones_metadata_is_outdated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Broker 1 is cut off from the controllers and reports the former leader for ever. Broker 2 never answers."""
+    """Broker 1 is cut off from the controllers and always reports the former leader. Broker 2 never answers."""
     addresses = [("h", 1), ("h", 2), ("h", 3)]
     topics = LedgerTopics("eu-us", ClusterConfig(("h:1", "h:2", "h:3"), Security()), timeout_s=3.0)
 

@@ -1,4 +1,4 @@
-"""Large batches of a lane are rebuilt while other work goes on, and its records stay in order."""
+"""Large batches of a lane are rebuilt while other work continues, and its records stay in order."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -93,7 +93,7 @@ def resume(lane: Lane, end: int = 0) -> Effects:
 
 
 def confirm_end(lane: Lane, effects: Effects, end: int = 0) -> Effects:
-    """The target is asked once more where it ends, before the records are skipped."""
+    """The target is asked again where it ends, before the records are skipped."""
     (ask,) = effects
     assert isinstance(ask, AskEnd)
     return step(lane, 0.0, EndAnswer(ask.question, 0, 1, end))
