@@ -428,6 +428,7 @@ class _Memory:
     async def _described(self, names: Collection[str] | None) -> ClusterTopics:
         view = await self.admin.describe(names)
         if self._cluster_id not in {None, view.cluster_id}:
+            await self.admin.close()  # the next request goes to the configured addresses first
             raise EnvironmentFault(f"a broker belongs to cluster {view.cluster_id}, not {self._cluster_id}")
         self._cluster_id = view.cluster_id
         return view

@@ -146,7 +146,7 @@ class Asker:
         try:
             return await decode_in_steps(version, answer)
         except WireError as error:
-            self.close()
+            self._disconnect()
             raise Unreachable(f"{error}") from error
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ _TIME = Struct(">q")
 _LENGTH = Struct(">i")
 MAGIC_OFFSET = 16
 NO_TIME = -1
-"""The value that stands for a missing timestamp (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
+"""The value that represents a missing timestamp (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
 GROUP_BYTES = 64 << 10
 """Kafka stores uncompressed messages one by one. This module combines them into groups of about this number of
 bytes."""

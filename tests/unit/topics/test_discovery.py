@@ -138,8 +138,15 @@ async def test_topics_of_another_cluster_are_not_copied(monkeypatch: pytest.Monk
         patch.setattr(source, "topics", {**target.topics, **source.topics})
         target.add("orders-of-target", 1)
         source.add("orders-of-target", 1)
+        closed: list[FakeAdmin] = []
+
+        async def close(admin: FakeAdmin) -> None:
+            closed.append(admin)
+
+        patch.setattr(FakeAdmin, "close", close)
         with pytest.raises(EnvironmentFault, match="a broker belongs to cluster"):
             await found.refresh()
+        assert len(closed) == 1, "the next request would go to the same broker"
     assert (await found.refresh()).lanes == lanes
     assert "eu.orders-of-target" not in target.topics
 

@@ -276,7 +276,7 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
 
 def continues_at(record: LaneRecord, ordinal: int, looked_up: Sequence[tuple[int, int]] = ()) -> int | None:
     """Return the source offset at which a lane continues if it resumes at this ordinal. `looked_up` contains ranges of
-    ordinals (first, last) that have already been looked up. Their records are left out, as in `rest`.
+    ordinals (first, last) that have already been looked up. Their records are omitted, as in `rest`.
 
     If both source and target have lost the record of this ordinal, the result is the offset after the last copied
     record that the source still has. The records between that offset and the truncation were not copied. The source may

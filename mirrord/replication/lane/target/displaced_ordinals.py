@@ -2,7 +2,7 @@
 
 An election may remove records of the lane. A delayed batch with later ordinals may then be appended at the offsets of
 these records. If the log holds newer records with the same keys, the lost records are not copied again. The lost
-records leave no empty offsets behind, so the log does not show where and in which leader epoch it last had them. The
+records leave no empty offsets, so the log does not show where and in which leader epoch it last had them. The
 ledger therefore records both for the displaced ordinals (`Displaced`). If a later election removes the newer records,
 the displaced ordinals are looked up again.
 

@@ -1,6 +1,7 @@
 """Lanes of a replicator start although the task that starts them has failed once."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -13,6 +14,25 @@ from mirrord.replication.host.replicator import Replicator
 from mirrord.runtime import tasks
 from mirrord.runtime.tasks import BackgroundTasks
 from tests.fixtures.fake_pipe import as_any
+
+
+def three_lanes(
+    read_to_end: Callable[[], Awaitable[None]], known: str = ""
+) -> tuple[list[SimpleNamespace], SimpleNamespace]:
+    """Return the lanes a, b and c, and a replicator that has been given them. It knows the history of the lane
+    `known`, and reads the ledger with `read_to_end`."""
+    added = [
+        SimpleNamespace(name=name, started=False, journey=None, lane=SimpleNamespace(id=name))
+        for name in ("a", "b", "c")
+    ]
+    replicator = SimpleNamespace(
+        _expiry=None,
+        _expiry_known=None,
+        _knows=lambda hosted: hosted.name == known,
+        _start_now=partial(Replicator._start_now, as_any(None)),
+        _store=SimpleNamespace(read_to_end=read_to_end),
+    )
+    return added, replicator
 
 
 async def test_lanes_start_once_although_their_task_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,17 +55,7 @@ async def test_lanes_start_once_although_their_task_fails(monkeypatch: pytest.Mo
             raise RuntimeError("nobody expects this")
 
     host = SimpleNamespace(start=start)
-    added = [
-        SimpleNamespace(name=name, started=False, journey=None, lane=SimpleNamespace(id=name))
-        for name in ("a", "b", "c")
-    ]
-    replicator = SimpleNamespace(
-        _expiry=None,
-        _expiry_known=None,
-        _knows=lambda hosted: hosted.name == "b",
-        _start_now=partial(Replicator._start_now, as_any(None)),
-        _store=SimpleNamespace(read_to_end=read_to_end),
-    )
+    added, replicator = three_lanes(read_to_end, known="b")
     background = BackgroundTasks("replicator_task_failed")
     background.keep(partial(Replicator._start, as_any(replicator), as_any(host), as_any(added)))
     async with asyncio.timeout(10):
@@ -71,17 +81,7 @@ async def test_a_lane_that_does_not_start_does_not_keep_others_from_starting(mon
     async def read_to_end() -> None:
         pass
 
-    added = [
-        SimpleNamespace(name=name, started=False, journey=None, lane=SimpleNamespace(id=name))
-        for name in ("a", "b", "c")
-    ]
-    replicator = SimpleNamespace(
-        _expiry=None,
-        _expiry_known=None,
-        _knows=lambda _: False,
-        _start_now=partial(Replicator._start_now, as_any(None)),
-        _store=SimpleNamespace(read_to_end=read_to_end),
-    )
+    added, replicator = three_lanes(read_to_end)
     background = BackgroundTasks("replicator_task_failed")
     host = SimpleNamespace(start=start)
     with capture_logs() as events:
