@@ -1,4 +1,4 @@
-"""Takes one record of the state topic out of force, because it cannot be read.
+"""Replaces one record of the state topic that cannot be read, so that it is no longer in force.
 
 Only the newest record of each key counts in the state topic. The record is therefore replaced, and readers need no
 order. If facts would be missing without the record, it is not replaced, so that no flow continues from a wrong state.
