@@ -122,7 +122,7 @@ class BatchRelocation:
             opens = await self._opens(record, wanted, own, originals, high_watermark)
             explained = explained_until(record, wanted.first, standing)
             answers = (opens, record.source_runs.offset_of, explained, wanted.confirmed, is_filtered, removed, timed)
-            ledger = LedgerAnswers(*answers, may_have_lost=_had_election(record, originals))
+            ledger = LedgerAnswers(*answers, _had_election(record, originals), readable_end == high_watermark)
             located = locate(standing, originals, covered, before, searched, ledger)
         except (Unplaced, ValueError) as why:
             return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))

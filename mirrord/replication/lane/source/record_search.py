@@ -7,7 +7,7 @@ batch may have been excluded, so each record is searched for on its own.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -61,6 +61,8 @@ class LedgerAnswers(NamedTuple):
     """Whether the contents of records include the timestamps. If they do not, equal records are common."""
     may_have_lost: bool = False
     """Whether the source has had an election, in which it may have lost records."""
+    is_whole: bool = False
+    """Whether the source was searched up to its end."""
 
 
 NO_LEDGER = LedgerAnswers()
@@ -151,6 +153,16 @@ class SourceRecords:
                 if sum(end - start for start, end in places) == wanted:
                     return [offset for start, end in places for offset in range(start, end)]
         return None
+
+    def is_nowhere(self, contents: Iterable[Hashable], ledger: LedgerAnswers, after: int, following: int) -> bool:
+        """Return whether it is certain that the source no longer has records with these contents, but may have had them
+        between the records at the offsets `after` and `following`, or after the first one if `following` is -1.
+
+        If the source has an equal record, or if it was not searched up to its end, a record with such a content may
+        still be copied, although the target has it."""
+        if not ledger.is_whole or any(content in self.known for content in contents):
+            return False
+        return ledger.may_have_lost or self.may_have_had_more(after, following)
 
     def may_have_had_more(self, after: int, following: int) -> bool:
         """Return whether the source may have had another record between the records at the offsets `after` and

@@ -233,17 +233,19 @@ def _fill(
     ledger: LedgerAnswers,
 ) -> list[int | None]:
     """Assign offsets to the records that were removed from the source. If there are exactly as many free offsets as
-    records, these are their offsets. There are more if the cleaner of the source had removed other records before the
-    lane read this part of the log. If the target's cleaner has removed some of the records as well, nothing shows their
-    order. In both cases, the records keep the offsets that the ledger has for them (see `_named_between`). The
-    result contains None for ordinals under which more than one record may have been sent. If the logs contradict the
-    offsets in the ledger, the result contains None for each of the ordinals. There is one exception: if the source
-    seems never to have had such a record, because it has no free offset there and has had no election, `Unplaced`
-    is raised. If the source still has records at the offsets of removed ones, the result contains None only for
-    these. What the source still has near these offsets counts as missing. In a compacted target, its keys are
-    looked up: the cleaner has removed a record only if the target has a newer one with the same key."""
+    records, these are their offsets. There are more if the cleaner of the source had removed other records
+    before the lane read this part of the log. If the target's cleaner has removed some of the records as well,
+    nothing shows their order. In both cases, the records keep the offsets that the ledger has for them (see
+    `_named_between`). The result contains None for ordinals under which more than one record may have been
+    sent. If the logs contradict the offsets in the ledger, the result contains None for each of the ordinals,
+    provided that the source may have had these records and no longer has them (`SourceRecords.is_nowhere`);
+    otherwise, `Unplaced` is raised. If the source still has records at the offsets of removed ones, the result
+    contains None only for these. What the source still has near these offsets counts as missing. In a compacted
+    target, its keys are looked up: the cleaner has removed a record only if the target has a newer one with the
+    same key."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    removed = [each is None for batch in standing for each in batch.contents]
+    contents = [each for batch in standing for each in batch.contents]
+    removed = [each is None for each in contents]
     flat = [offset for batch in found for offset in batch]
     batches = [number for number, batch in enumerate(found) for _ in batch]
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
@@ -266,9 +268,10 @@ def _fill(
             )
             # A filter may have excluded the records at free offsets.
             places = None if ledger.is_filtered else source.places(len(gap), after, following, within)
-            if not (places or named or ledger.may_have_lost or source.may_have_had_more(after, following)):
-                where = _named(ordinals, gap)
-                raise Unplaced(f"the source lacks the records of {where}, and nothing shows that it had them: {why}")
+            if not (places or named or source.is_nowhere((contents[at] for at in gap), ledger, after, following)):
+                raise Unplaced(
+                    f"it is not known where the source has or had the records of {_named(ordinals, gap)}: {why}"
+                )
             offsets += places or named or [None] * len(gap)
         if right < len(flat):
             offsets.append(following)

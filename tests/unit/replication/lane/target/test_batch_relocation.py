@@ -81,14 +81,27 @@ def test_a_removed_record_is_not_placed_at_an_offset_that_is_not_copied() -> Non
 
 
 def test_a_record_that_may_have_been_at_several_offsets_has_none() -> None:
-    located = found("ab c", "ab..e")
+    standing = [TargetBatch(0, "ab"), TargetBatch(2, "c")]
+    located = locate(standing, source("ab..e"), [], -1, Range(0, 5), LedgerAnswers(is_whole=True))
     assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
+    with pytest.raises(Unplaced):  # the source may have it further ahead
+        locate(standing, source("ab..e"), [], -1, Range(0, 5))
+
+
+def test_a_record_is_not_copied_again_because_the_ledger_is_wrong_about_it() -> None:
+    """DOUBLE. The target sets the timestamps, and the source has deleted offsets 3 and 5. The copy of the record at
+    offset 4 is not placed there, because the ledger maps its ordinal to a free offset."""
+    standing = [TargetBatch(0, "ab"), TargetBatch(2, "cd"), TargetBatch(4, "e")]
+    named = (0, 1, 2, 4, 5).__getitem__
+    ledger = LedgerAnswers(named=named, is_timed=False, may_have_lost=True, is_whole=True)
+    with pytest.raises(Unplaced):
+        locate(standing, source("abc.e."), [], -1, Range(0, 6), ledger)
 
 
 def test_a_record_that_has_no_room_in_the_source_has_no_offset_if_the_source_may_have_lost_records() -> None:
     standing, ledger = (
         [TargetBatch(0, "ab"), TargetBatch(2, "x"), TargetBatch(3, "de")],
-        LedgerAnswers(may_have_lost=True),
+        LedgerAnswers(may_have_lost=True, is_whole=True),
     )
     located = locate(standing, source("abde"), [], -1, Range(0, 4), ledger)
     assert (located.runs, located.open) == ((Run(0, 0), Run(3, 2)), ((2, 3),))
@@ -97,7 +110,7 @@ def test_a_record_that_has_no_room_in_the_source_has_no_offset_if_the_source_may
 @pytest.mark.parametrize(
     ("target", "text", "why"),
     [
-        ("ab x de", "abde", "ordinals 2 to 2, and nothing shows that it had them"),
+        ("ab x de", "abde", "the records of ordinals 2 to 2"),
         ("aa", "aaa", "more than once"),
         ("ba", "ab", "a different order"),
         ("ac", "abc", "a different order"),
@@ -278,14 +291,14 @@ def test_records_that_the_source_does_not_have_yet_are_still_to_be_copied() -> N
 def test_a_confirmed_record_keeps_its_offset() -> None:
     """Offsets 1 and 3 were removed, and ordinal 1 is one of them."""
     standing = [TargetBatch(0, "a"), TargetBatch(1, "x"), TargetBatch(2, "e")]
-    assert locate(standing, source("a...e"), [], -1, Range(0, 5)).open == ((1, 2),)
+    assert locate(standing, source("a...e"), [], -1, Range(0, 5), LedgerAnswers(is_whole=True)).open == ((1, 2),)
     offsets, confirmed = (0, 3, 4), [(1, 2)]
     ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed)
     assert locate(standing, source("a...e"), [], -1, Range(0, 5), ledger).runs == (Run(0, 0), Run(1, 3))
     # The source has lost this record, or has another one at its offset by now.
     ledger = LedgerAnswers(lambda ordinal: ordinal == 1, offsets.__getitem__, 0, confirmed)
     assert locate(standing, source("a...e"), [], -1, Range(0, 5), ledger).open == ((1, 2),)
-    ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed)
+    ledger = LedgerAnswers(named=offsets.__getitem__, confirmed=confirmed, is_whole=True)
     located = locate(standing, source("a..ye"), [], -1, Range(0, 5), ledger)
     assert (located.open, located.missing) == (((1, 2),), ((3, 4),))
 
