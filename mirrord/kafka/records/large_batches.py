@@ -51,9 +51,11 @@ class LargeBatches:
                 steps.close()
 
     async def _carried_out(self, steps: Steps[T], work: Elsewhere) -> Callable[[], Elsewhere | None]:
-        """Run a function in the thread. Return the call that passes its result or its error on."""
+        """Run a function in the thread. Return the call that passes its result or its error on. Raises RuntimeError if
+        this process is ending."""
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
-            return partial(steps.send, await asyncio.get_running_loop().run_in_executor(self._thread, work))
+            return partial(steps.send, await running)
         except Exception as error:  # noqa: BLE001 -- raised where the work is done
             return partial(steps.throw, error)
 

@@ -98,7 +98,7 @@ class ReadRecords(NamedTuple):
 
 def reading(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = None) -> Steps[ReadRecords]:
     """Read the records in steps. The input is the same as for `decode`. The buffer is read only in the first step.
-    Raises ValueError if the data cannot be read."""
+    Raises ValueError if the data cannot be read, and MemoryError or OSError if there is not enough memory."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         found = yield from (_read_old if is_old(data, 0, len(data)) else _read_batch)(data, rebuild_bytes)
@@ -108,7 +108,7 @@ def reading(buffer: Bytes, start: int, end: int, rebuild_bytes: int | None = Non
         if rebuild_bytes is not None and error.most_bytes == rebuild_bytes:
             raise TooLarge(f"{error}, the limit of limits.rebuild_bytes", error.most_bytes) from error
         raise
-    except ValueError:
+    except (ValueError, MemoryError, OSError):  # a lack of memory says nothing about the batch
         raise
     # Each codec raises different exceptions. Their only common base class is Exception.
     except Exception as error:

@@ -53,6 +53,8 @@ class LaneRebuilds:
         self._cluster = cluster
         self._now = now
         self._until = _NEVER
+        self._batch = -1
+        """The position in the chunk of the batch that was last requested."""
         self._done: list[tuple[RebuildRequest, RebuiltBatch | Exception | None]] = []
         """The results that the lane has not used yet."""
         self._question = -1
@@ -66,9 +68,12 @@ class LaneRebuilds:
                 if isinstance(result, Exception):
                     raise result
                 return result
+        # The lane may rebuild pieces of a batch several times, and begins again with the batch after a pause. It would
+        # never finish a batch that takes longer than a turn, so a turn ends only between two batches.
+        is_same, self._batch = request.start == self._batch, request.start
         if self._until == _NEVER:
             self._until = self._now() + TURN_S
-        elif self._now() > self._until:
+        elif not is_same and self._now() > self._until:
             raise Postponed(None)
         begun = begin(self._steps(request))
         if isinstance(begun, Begun):
@@ -77,7 +82,7 @@ class LaneRebuilds:
 
     def new_chunk(self) -> None:
         """Note that the lane has processed its chunk."""
-        self._until = _NEVER
+        self._until, self._batch = _NEVER, -1
         self._done.clear()
 
     def stop(self) -> None:
@@ -114,7 +119,8 @@ class LaneRebuilds:
         try:
             result = await large_batches().finish(work.begun, self._cluster)
         except (PolicyRefused, ValueError) as error:
-            result = error
+            result = error.with_traceback(None)  # the traceback would keep the records of the batch in memory
+            result.__cause__ = result.__context__ = None
         # A batch may be rebuilt in several pieces, and a piece more than once with fewer records.
         self._done = [each for each in self._done if each[0].from_offset == wanted.from_offset]
         self._done.append((wanted, result))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.records import record_decoding
 from mirrord.kafka.records.bounded_decompression import AT_ONCE_BYTES, GZIP, SNAPPY, ZSTD, TooLarge
 from mirrord.kafka.records.large_batches import decoded, large_batches, run
 from mirrord.kafka.records.record_decoding import decode, reading
@@ -155,3 +156,16 @@ async def test_an_error_ends_the_turn() -> None:
 
 async def test_an_event_loop_has_one_object() -> None:
     assert large_batches() is large_batches()
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), OSError(12, "Cannot allocate memory")])
+def test_a_lack_of_memory_is_not_the_fault_of_a_batch(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    """LOSS. It counted as a batch that cannot be read, which `on_reject` may skip."""
+
+    def decompress(*_: object) -> memoryview:
+        raise fault
+
+    monkeypatch.setattr(record_decoding, "decompress", decompress)
+    data = batch(records(3), ZSTD)
+    with pytest.raises(type(fault)):
+        decode(data, 0, len(data))

@@ -1,21 +1,25 @@
 """Large batches of a lane are rebuilt while other work continues, and its records stay in order."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, HEAD_OFFSET, HEADER, TRANSACTIONAL, Header
 from mirrord.kafka.records.bounded_decompression import ZSTD
 from mirrord.kafka.records.record_decoding import decode
-from mirrord.kafka.records.steps import AT_ONCE
+from mirrord.kafka.records.steps import AT_ONCE, Steps
 from mirrord.replication.host.batch_rebuild import rebuilding
 from mirrord.replication.host.lane_rebuilds import TURN_S, LaneRebuilds
 from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.second_path import PolicyRefused, Postponed, RebuildRequest, RebuiltBatch
 from mirrord.replication.lane.signals import (
     Chunk,
     Drain,
@@ -231,3 +235,41 @@ async def test_an_unexpected_error_ends_the_task() -> None:
     own.tell(chunk(own.lane, [at(0, 1)]))
     with pytest.raises(KeyError, match="unexpected"):
         await own.tasks[0]
+
+
+def test_a_turn_does_not_end_within_a_batch() -> None:
+    """STANDSTILL. Each piece of a batch takes longer than a turn. After each pause, the lane began again with the
+    first piece, and never got the second one."""
+    times = iter(range(1_000))
+
+    def steps(request: RebuildRequest) -> Steps[RebuiltBatch | None]:
+        return RebuiltBatch(bytearray(), ((request.from_offset, 1),), 0)
+        yield None
+
+    rebuilds = LaneRebuilds(steps, "eu", now=lambda: next(times) * 2 * TURN_S)
+    first = RebuildRequest(bytearray(9), 0, 4, 10, 1, 0, 0)
+    for offset in (10, 11, 12):
+        assert rebuilds(replace(first, from_offset=offset)) is not None
+    with pytest.raises(Postponed):
+        rebuilds(replace(first, start=4, end=9, from_offset=13))
+
+
+async def test_an_error_does_not_keep_the_records_in_memory() -> None:
+    held: list[weakref.ref[set[int]]] = []
+
+    def steps(_: RebuildRequest) -> Steps[RebuiltBatch | None]:
+        records = {1, 2}
+        held.append(weakref.ref(records))
+        yield None
+        raise PolicyRefused("no", 10)
+
+    rebuilds = LaneRebuilds(steps, "eu")
+    request = RebuildRequest(bytearray(9), 0, 4, 10, 1, 0, 0)
+    with pytest.raises(Postponed) as postponed:
+        rebuilds(request)
+    await rebuilds._finish(postponed.value.work)  # type: ignore[arg-type]
+    del postponed
+    gc.collect()
+    assert [each() for each in held] == [None]
+    with pytest.raises(PolicyRefused):
+        rebuilds(request)
