@@ -122,6 +122,7 @@ class Hostile(msgspec.Struct, frozen=True, kw_only=True):
         found += [
             f"{each.proofs} proofs of the password followed {each.attack}" for each in self.attacks if each.proofs
         ]
+        found += [f"no answer with {each.attack} was sent" for each in self.attacks if not each.hits]
         if self.tracebacks:
             found.append(f"there are {self.tracebacks} tracebacks in the logs")
         return found

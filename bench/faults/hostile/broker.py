@@ -23,6 +23,7 @@ from bench.faults.hostile.rotation import (
     BATCHES,
     ELSEWHERE,
     HONEST,
+    LASTING,
     MANY_PARTITIONS,
     ODD_NAMES,
     REFUSED,
@@ -71,7 +72,8 @@ class Received(msgspec.Struct, kw_only=True):
     connections: int = 0
     requests: int = 0
     hits: int = 0
-    """Number of answers that were wrong on purpose."""
+    """Number of answers that were wrong on purpose. For attacks with batches, these are the answers that contained a
+    batch of the attack, also if they were sent during later attacks."""
     proofs: int = 0
     """How often a client sent the proof of its password after a challenge that it must refuse."""
 
@@ -104,6 +106,8 @@ class Broker:
         self._topics = {wire.topic_id(PLAIN): (Topic(PLAIN, 2), "")}
         """The topics by their ids, with the attack of their batches. Empty: they have no records."""
         self._open: set[asyncio.Task[None]] = set()
+        self._newest: dict[str, Received] = {}
+        """What each attack receives: the entry of its last phase."""
 
     async def listen(self) -> None:
         """Begin to accept connections."""
@@ -128,6 +132,7 @@ class Broker:
     def _begin(self, phase: Phase) -> None:
         self._phase = phase
         self.received.append(Received(attack=phase.attack, seconds=round(phase.seconds, 1)))
+        self._newest[phase.attack] = self.received[-1]
         if phase.attack in BATCHES:
             name = f"{phase.attack.translate(_NAMED)}-{phase.number}".encode()
             self._topics[wire.topic_id(name)] = Topic(name, 2), phase.attack
@@ -224,8 +229,8 @@ class Broker:
         answers: list[tuple[wire.Asked, bytes, int]] = []
         for each in partitions:
             _, attack = self._topics.get(each.topic, (None, ""))
-            if attack:
-                self._hit()
+            if attack and attack in {self._phase.attack, *LASTING}:
+                self._newest[attack].hits += 1
                 answers.append((each, *batches.answer(attack, each.position)))
         await asyncio.sleep(_LEAST_WAIT_S if answers else wait_s)
         return wire.fetched(answers)

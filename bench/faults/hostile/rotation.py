@@ -34,6 +34,9 @@ BATCHES = (
     "records beyond the frame",
 )
 """Attacks with record batches. Each has topics of its own."""
+LASTING = BATCHES[:-1]
+"""Attacks whose topics have such batches until the end. The batches of the other one make whole answers unreadable,
+which would hide the batches of all other topics."""
 SCRAM = (
     "1 iteration",
     "10^9 iterations",

@@ -37,7 +37,8 @@ SASL_HANDSHAKE = 17
 NODE = 1
 END = 1 << 40
 """The end of every partition."""
-EARLIEST = -2
+EARLIEST = -2, -4
+"""The log start offset, and the first local one (KIP-405). No records are in remote storage."""
 _SALT, _ITERATIONS = b"salt of the bench", 4_096
 _CLUSTER = "hostile-cluster-000000"
 _VERSIONS: tuple[tuple[int, int, int], ...] = (
@@ -192,7 +193,7 @@ def asked_by_list_offsets(body: Reader) -> list[Asked]:
 def listed(asked: Iterable[Asked]) -> bytes:
     """Return the answer: the first offset is 0, and all others are at the end."""
     return _by_topic(
-        (each, _LISTED.pack(each.partition, 0, -1, 0 if each.position == EARLIEST else END, 0, 0)) for each in asked
+        (each, _LISTED.pack(each.partition, 0, -1, 0 if each.position in EARLIEST else END, 0, 0)) for each in asked
     )
 
 

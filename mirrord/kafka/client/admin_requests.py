@@ -101,7 +101,9 @@ class Asker:
         at: BrokerAddress | None,
     ) -> T:
         present = self._connection
-        if present is not None and at not in (None, (present.host, present.port)):
+        # A lost connection is never used, not even for the versions of the broker's APIs. The broker may have been
+        # upgraded since.
+        if present is not None and (present.pipe.lost or at not in (None, (present.host, present.port))):
             self._disconnect()
             present = None
         for connection in (present, None):

@@ -22,6 +22,7 @@ from mirrord.kafka.protocol.metadata import AT_ONCE, Metadata, TopicMetadata, en
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
+from mirrord.runtime.outage_log import OutageLog
 from mirrord.runtime.tasks import keep_running
 
 REFRESH_S = 60.0
@@ -92,6 +93,7 @@ class ClusterView:
         """Callbacks that run after each successful refresh of the metadata."""
         self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
         """Statistics of the Fetch and Produce requests."""
+        self._outages = OutageLog(alias)
         self._config = config
         self._pool = pool
         self._options = options
@@ -128,6 +130,7 @@ class ClusterView:
             self._task = None
         for task in self._connecting:
             task.cancel()
+        self._outages.close()
         self._closed = True
         for link in (*self._links.values(), *self._bootstrap):
             link.close()
@@ -296,19 +299,16 @@ class ClusterView:
         except TimeoutError:
             return False
         except MirrordError as error:
-            if not self.error:
-                log.warning("cluster_unreachable", cluster=self.alias, error=str(error))
             self.error = str(error)
+            self._outages.failed(self.error)
             return False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- it is logged
             # This task must not end: without it, no later change of a leader would be noticed.
-            if not self.error:
-                log.exception("cluster_unreachable", cluster=self.alias)
             self.error = internal_error(error)
+            self._outages.failed(self.error, error)
             return False
-        if self.error:
-            log.info("cluster_reachable", cluster=self.alias)
-            self.error = ""
+        self.error = ""
+        self._outages.answered()
         for callback in tuple(self.on_change):
             try:
                 callback()

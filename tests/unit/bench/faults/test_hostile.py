@@ -88,11 +88,11 @@ def test_a_fetch_is_read_and_answered() -> None:
 
 
 def test_offsets_and_epochs_are_answered() -> None:
-    questions = [list_offsets.OffsetQuestion("plain", at, time) for at, time in enumerate((wire.EARLIEST, -1))]
+    questions = [list_offsets.OffsetQuestion("plain", at, time) for at, time in enumerate((*wire.EARLIEST, -1))]
     asked = wire.asked_by_list_offsets(Reader(list_offsets.encode_list_offsets(questions, read_committed=True)))
     offsets = list_offsets.decode_list_offsets(Reader(wire.listed(asked)))
     assert [(each.topic, each.partition, each.error, each.offset) for each in offsets] == [
-        ("plain", 0, 0, 0), ("plain", 1, 0, wire.END),
+        ("plain", 0, 0, 0), ("plain", 1, 0, 0), ("plain", 2, 0, wire.END),
     ]  # fmt: skip
     epochs = wire.asked_by_epoch_ends(
         Reader(list_offsets.encode_epoch_ends([list_offsets.EpochQuestion("p", 2, 0, 0)]))

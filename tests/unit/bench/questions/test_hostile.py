@@ -52,8 +52,12 @@ def test_a_healthy_flow_that_is_unharmed_has_no_faults() -> None:
         ),
         (result(healthy_lanes={}), "the healthy flow does not copy all partitions: {}"),
         (
-            result(attacks=[Received(attack="1 iteration", seconds=3.0, proofs=2)]),
+            result(attacks=[Received(attack="1 iteration", seconds=3.0, hits=2, proofs=2)]),
             "2 proofs of the password followed 1 iteration",
+        ),
+        (
+            result(attacks=[Received(attack="zstd bomb", seconds=30.0, requests=80)]),
+            "no answer with zstd bomb was sent",
         ),
         (result(tracebacks=2), "there are 2 tracebacks in the logs"),
     ],

@@ -123,7 +123,10 @@ async def test_the_connection_stays_with_its_broker(monkeypatch: pytest.MonkeyPa
         async def call(*_: object) -> int:
             return port
 
-        return SimpleNamespace(host=host, port=port, call=call, version=lambda _: 12, close=lambda: closed.append(port))
+        pipe = SimpleNamespace(lost=None)
+        connection = SimpleNamespace(host=host, port=port, pipe=pipe, call=call, version=lambda _: 12)
+        connection.close = lambda: closed.append(port)
+        return connection
 
     async def decoded(_: int, port: object) -> Metadata:
         known = TopicMetadata(0 if port == 3 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a", ID, False, [])
