@@ -40,6 +40,7 @@ from mirrord.replication.host.flow_control.fetch_size import (
 from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.host.flow_control.oversized_fetch import OversizedFetch, passed, too_large
 from mirrord.replication.host.flow_control.remote_reads import SHARE, LocalLogStarts, RemoteReads
+from mirrord.replication.host.flow_control.retry_pause import RetryPause
 from mirrord.replication.host.partition_fetch import OUT_OF_RANGE, PartitionFetch, find_bounds, prefer
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
@@ -268,11 +269,10 @@ class FetchFeed:
             self.source.local_starts.suspect(channel.taps.values(), empty=True)
         self.pump()
 
-    def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
-        """Fetch the partitions of a channel again after `pause_s` seconds, because its connection failed.
-
-        If the connection was closed because a response was too large, `reason` says so. Otherwise it is empty.
-        """
+    def failed(self, channel: "Channel", reason: str = "") -> None:
+        """Fetch the partitions of a channel again after a pause, because its connection failed. If a response was too
+        large, `reason` says so. Otherwise it is empty."""
+        channel.pause.begin()
         taps = channel.take_all()
         self._cold.difference_update(taps)
         for tap in taps:
@@ -280,7 +280,6 @@ class FetchFeed:
         for tap in self.source.apart.blame(taps, reason) if reason else taps:
             self._queue(tap)
         self.source.view.refresh()
-        self._loop.call_later(pause_s, self.pump_soon)
 
     @property
     def _channels(self) -> "Sequence[Channel]":
@@ -308,6 +307,7 @@ class Channel:
         self.link = link
         self.connecting = False
         self.throttle = Throttle(feed.source.view.fetches)
+        self.pause = RetryPause(feed.pump_soon)
         self.busy = False
         self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The partitions of the request in flight, or of the next request."""
@@ -327,7 +327,6 @@ class Channel:
         self._asked = 0.0
         self._wait_s = 0.0
         self._remote = remote
-        self._backoff = Backoff()
 
     def request_bytes(self) -> int:
         """Return how many bytes the next request may ask for."""
@@ -358,7 +357,8 @@ class Channel:
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
-            self._connect()
+            if not self.pause.is_on:
+                self._connect()
             return False
         if connection is not self._connection:
             self._adopt(connection)
@@ -409,10 +409,9 @@ class Channel:
         if task.cancelled():
             return
         if isinstance(task.exception(), EnvironmentFault):
-            self._feed.failed(self, self._backoff.next_s())
+            self._feed.failed(self)
         else:
             task.result()
-            self._backoff.reset()
             self._feed.pump()
 
     def _answered(self, connection: Connection, end: Frame | ConnectionLost) -> None:
@@ -421,14 +420,15 @@ class Channel:
         stats = self._source.view.fetches
         if isinstance(end, ConnectionLost):
             stats.failed(NETWORK, len(self.taps))
-            self._feed.failed(self, self._backoff.next_s(), too_large(end))
+            self._feed.failed(self, too_large(end))
             return
         try:
             response = decode(self._version, end.reader())
         except WireError as error:
             connection.pipe.close(str(error), error)
-            self._feed.failed(self, self._backoff.next_s())
+            self._feed.failed(self)
             return
+        self.pause.answered()
         size, now = end.end - end.start, time.monotonic()
         if now - self._asked > self._wait_s + SLOW_S:
             self._source.local_starts.suspect(self.taps.values(), empty=False)

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import LOOK_S
 from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.replication.host.flow_control.retry_pause import RetryPause
 from mirrord.replication.host.partition_fetch import PartitionFetch
 
 CONNECTIONS = 4
@@ -35,6 +36,7 @@ class RemoteChannel(Protocol):
 
     busy: bool
     connecting: bool
+    pause: RetryPause
 
     @property
     def taps(self) -> Sized:
@@ -149,7 +151,9 @@ class RemoteReads(Generic[AnyChannel]):
 
     def pump(self, wait_ms: int) -> None:
         """Send all requests that can be sent now."""
-        free = [channel for channel in self.channels if not channel.busy and not channel.taps]
+        free = [
+            channel for channel in self.channels if not channel.busy and not channel.taps and not channel.pause.is_on
+        ]
         connecting = sum(channel.connecting for channel in self.channels)
         while len(self.waiting) > connecting:
             if not free:
