@@ -22,7 +22,6 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.metadata_decoding import ask_metadata
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import aborted_of
-from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
 from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
@@ -99,9 +98,7 @@ class GroupLog:
     async def open(self, view: ClusterView) -> None:
         """Start reading the topic. Raises MayNotRead or NoSuchTopic, or EnvironmentFault if no broker answers."""
         connection = await view.any_broker()
-        version = connection.version(METADATA)
-        body = metadata.encode(version, [TOPIC])
-        response = await ask_metadata(connection, body, version)
+        response = await ask_metadata(connection, [TOPIC], connection.version(METADATA))
         topic = next((each for each in response.topics if each.name == TOPIC), None)
         if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoSuchTopic(f"{view.alias} has no {TOPIC} yet")

@@ -128,7 +128,7 @@ class Asker:
         """Request the metadata of these topics, or of all topics if `names` is None. The answer is decoded in steps,
         because a broker may report more topics than it was asked for. Raises the same errors as `ask`."""
         version, answer = await self.encoded_metadata(names, at)
-        return await self.decoded(version, answer)
+        return await self.decoded(version, answer, names)
 
     async def encoded_metadata(
         self, names: Collection[str] | None, at: BrokerAddress | None = None, *, allowed: bool = False
@@ -142,11 +142,11 @@ class Asker:
             at,
         )
 
-    async def decoded(self, version: int, answer: bytes) -> metadata.Metadata:
-        """Decode the answer of `encoded_metadata` in steps. If that fails, close the connection and raise
-        Unreachable."""
+    async def decoded(self, version: int, answer: bytes, names: Collection[str] | None) -> metadata.Metadata:
+        """Decode the answer to the `encoded_metadata` of these topics in steps. If that fails, close the connection and
+        raise Unreachable."""
         try:
-            return await decode_in_steps(version, answer)
+            return await decode_in_steps(version, answer, None if names is None else frozenset(names))
         except WireError as error:
             self._disconnect()
             raise Unreachable(f"{error}") from error

@@ -18,7 +18,7 @@ from mirrord.kafka.client.reconnecting_link import Backoff, Link
 from mirrord.kafka.client.request_stats import RequestStats
 from mirrord.kafka.protocol.api_versions import APIS, METADATA
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
-from mirrord.kafka.protocol.metadata import AT_ONCE, Metadata, TopicMetadata, encode
+from mirrord.kafka.protocol.metadata import AT_ONCE, Metadata, TopicMetadata
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError, internal_error
 from mirrord.model.names import Alias, ClusterId, TopicId
@@ -287,13 +287,12 @@ class ClusterView:
         try:
             connection = await self._informant()
             version = connection.version(METADATA)
-            body = encode(version, names)
             # A broker that is suspended must not hold up the search for a leader, so another one is asked soon. That
             # one has more time: the answer of a large cluster may take long.
             limit = None if self._is_slow else self._options.request_timeout_s / INFORMANTS
             self._is_slow = True
             async with asyncio.timeout(limit):
-                answer = await ask_metadata(connection, body, version)
+                answer = await ask_metadata(connection, names, version)
             self._is_slow = False
             await self._take(answer)
         except TimeoutError:

@@ -201,10 +201,10 @@ class KafkaTopicAdmin:
         """
         version, data = await self._asker.encoded_metadata(names, allowed=rights)
         if names is not None or rights:
-            return await self._asker.decoded(version, data)
+            return await self._asker.decoded(version, data, names)
         if data[_THROTTLE_BYTES:] == self._last_encoded and self._all is not None:
             return None
-        answer = await self._asker.decoded(version, data)
+        answer = await self._asker.decoded(version, data, None)
         # `describe` sets `_all` again once it has accepted the answer.
         self._last_encoded, self._all = data[_THROTTLE_BYTES:], None
         return answer

@@ -228,8 +228,7 @@ class LedgerTopics:
 
     async def _describe(self, address: BrokerAddress, names: Iterable[str]) -> metadata.Metadata:
         connection = await self.connection(address, _ASKING)
-        version = connection.version(METADATA)
-        return await ask_metadata(connection, metadata.encode(version, names), version)
+        return await ask_metadata(connection, list(names), connection.version(METADATA))
 
     def _lacks(self, answer: metadata.Metadata) -> list[str]:
         """Return the topics that are missing from this metadata but existed when `find` was called."""

@@ -25,7 +25,6 @@ from mirrord.kafka.client.topic_admin import Admin
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.metadata import TopicMetadata
-from mirrord.kafka.protocol.metadata import encode as encode_metadata
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
@@ -146,9 +145,7 @@ def _may_not_be_read(topic: str) -> NotAllowed:
 
 async def _look_up(view: ClusterView, topic: str) -> TopicMetadata | None:
     connection = await view.any_broker()
-    version = connection.version(METADATA)
-    body = encode_metadata(version, [topic])
-    answer = await ask_metadata(connection, body, version)
+    answer = await ask_metadata(connection, [topic], connection.version(METADATA))
     found = next((each for each in answer.topics if each.name == topic), None)
     if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None

@@ -128,7 +128,7 @@ async def test_the_connection_stays_with_its_broker(monkeypatch: pytest.MonkeyPa
         connection.close = lambda: closed.append(port)
         return connection
 
-    async def decoded(_: int, port: object) -> Metadata:
+    async def decoded(_: int, port: object, _names: object) -> Metadata:
         known = TopicMetadata(0 if port == 3 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a", ID, False, [])
         return Metadata([Broker(node, "h", node, None) for node in (1, 2, 3)], "eu-id", 1, [known], 0)
 

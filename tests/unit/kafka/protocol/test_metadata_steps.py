@@ -51,6 +51,19 @@ async def test_a_small_answer_takes_one_step() -> None:
     assert [topic.name for topic in topics] == ["topic-0", "topic-1", "topic-2"]
 
 
+async def test_a_topic_that_was_not_requested_is_refused_before_its_partitions() -> None:
+    """DELAY. A hostile broker can answer every request with 100,000 partitions."""
+    data = answer(3, 5)
+    names = [f"topic-{at}" for at in range(3)]
+    assert len((await decode_in_steps(13, data, names)).topics) == 3
+    for requested in ([], names[:2]):
+        with pytest.raises(WireError, match="was not requested"):
+            await decode_in_steps(13, data, requested)
+    many = decoding(13, Reader(answer(1, PARTITIONS)), ["another"])
+    with pytest.raises(WireError):
+        next(many)
+
+
 async def test_a_malformed_answer_is_refused() -> None:
     with pytest.raises(WireError):
         await decode_in_steps(13, answer(1, PARTITIONS)[:-1])
