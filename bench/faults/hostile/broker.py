@@ -35,7 +35,7 @@ from bench.faults.hostile.rotation import (
 )
 from bench.faults.hostile.wire import Request, Topic
 from mirrord.kafka.protocol.api_versions import FETCH, LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
-from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.errors import ErrorCode, WireError
 from mirrord.kafka.protocol.primitives import INT32
 
 MECHANISM = "SCRAM-SHA-256"
@@ -64,6 +64,7 @@ _CHUNK = 1 << 16
 _LEAST_WAIT_S = 0.05
 _LARGEST_REQUEST = 16 << 20
 _LEAST_PRIORITY = 19
+_UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Received(msgspec.Struct, kw_only=True):
@@ -244,20 +245,26 @@ class Broker:
 
     def _metadata(self, asked: Request) -> bytes:
         brokers = [(wire.NODE, self._port)]
-        topics = [topic for topic, _ in self._topics.values()]
+        names, known = wire.asked_by_metadata(asked.body), {topic.name: topic for topic, _ in self._topics.values()}
         self.received[-1].hits += self._phase.attack in {MANY_PARTITIONS, ODD_NAMES, ELSEWHERE}
+        more: list[Topic] = []
         match self._phase.attack:
             case name if name == MANY_PARTITIONS:
                 return _many(asked.version, self._port)
             case name if name == ODD_NAMES:
                 odd = [*ODD, NOT_UTF8] if self._chance.random() < 0.5 else ODD
-                topics += [Topic(each, 1) for each in odd]
+                more = [Topic(each, 1) for each in odd]
             case name if name == ELSEWHERE:
                 brokers = [(wire.NODE, self._port), (2, 1), (3, self._target_port)]
-                topics += [Topic(b"elsewhere-%d" % leader, 1, leader) for leader in (2, 3, 4)]
+                more = [Topic(b"elsewhere-%d" % leader, 1, leader) for leader in (2, 3, 4)]
             case _:
                 pass
-        return wire.metadata(asked.version, brokers, topics)
+        if names is None:
+            return wire.metadata(asked.version, brokers, [*known.values(), *more])
+        known |= {topic.name: topic for topic in more}
+        return wire.metadata(
+            asked.version, brokers, [known.get(name, Topic(name, 0, error=_UNKNOWN)) for name in names]
+        )
 
     def _authenticated(self, asked: Request) -> bytes:
         token = bytes(asked.body.buffer[asked.body.position + 4 :])

@@ -100,6 +100,7 @@ class Topic(NamedTuple):
     name: bytes
     partitions: int
     leader: int = NODE
+    error: int = 0
 
 
 def request(frame: bytes) -> Request:
@@ -148,7 +149,27 @@ def _topic(topic: Topic) -> bytes:
     partitions = compact_array(_PARTITION.pack(0, at, topic.leader, 0) + rest for at in range(topic.partitions))
     name = unsigned_varint(len(topic.name) + 1) + topic.name
     not_internal = b"\0"
-    return INT16.pack(0) + name + topic_id(topic.name) + not_internal + partitions + INT32.pack(-(1 << 31)) + NO_TAGS
+    return (
+        INT16.pack(topic.error)
+        + name
+        + topic_id(topic.name)
+        + not_internal
+        + partitions
+        + INT32.pack(-(1 << 31))
+        + NO_TAGS
+    )
+
+
+def asked_by_metadata(body: Reader) -> list[bytes] | None:
+    """Return the names of the topics that a Metadata request asks for. None: all. Raises WireError."""
+    if (count := body.unsigned_varint()) == 0:
+        return None
+    names: list[bytes] = []
+    for _ in range(count - 1):
+        body.advance(UUID_LENGTH)
+        names.append((body.compact_nullable_string() or "").encode())
+        body.skip_tags()
+    return names
 
 
 def asked_by_fetch(body: Reader) -> tuple[float, list[Asked]]:

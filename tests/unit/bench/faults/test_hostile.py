@@ -67,6 +67,14 @@ def test_metadata_of_valid_names_can_be_decoded(version: int) -> None:
     assert found.topics[1].partitions[-1].leader == 2
 
 
+@pytest.mark.parametrize("names", [None, [], ["plain", "gone"]])
+def test_metadata_requests_are_read(names: list[str] | None) -> None:
+    asked = wire.request(frame_of(METADATA.key, 12, metadata.encode(12, names)))
+    assert wire.asked_by_metadata(asked.body) == (None if names is None else [name.encode() for name in names])
+    unknown = wire.metadata(13, [], [Topic(b"gone", 0, error=3)])
+    assert metadata.decode(13, Reader(unknown), ["gone"]).topics[0].error == 3
+
+
 def test_names_may_be_any_bytes() -> None:
     odd = metadata.decode(13, Reader(wire.metadata(13, [], [Topic(name, 1) for name in ODD])))
     assert [topic.name for topic in odd.topics] == [name.decode() for name in ODD]
