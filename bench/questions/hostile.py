@@ -2,9 +2,9 @@
 
 One daemon has three flows to one target. The flow `healthy` copies 1,000 records a second from a real broker. The
 source of the flows `hostile` and `scram` is the broker of `bench.faults.hostile`. Its answers are valid until all flows
-have started. Then its addresses refuse connections for the quiet period. After that it is back, and changes its attack
-every 20 to 40 seconds. The latency of the healthy flow is measured as in the question `latency`, in the quiet period
-and during the attack.
+have started. Then its addresses refuse connections for the first quiet period. After that it is back, and changes its
+attack every 20 to 40 seconds. When it has gone again, the second quiet period begins. The latency of the healthy flow
+is measured as in the question `latency`, in both quiet periods together and during the attack.
 """
 
 import math
@@ -43,7 +43,10 @@ MINUTES = USUAL_MINUTES
 RATE = 1_000
 WARM_UP_S = latency.FIRST_WARM_UP_S
 QUIET_S = 120.0
-"""The quiet period after the warm-up. Both are multiplied by `--share`."""
+"""The quiet period after the warm-up, and the one after the attack. Their records are taken together, because the
+delays on a quiet machine vary from minute to minute. Multiplied by `--share`, as the warm-up is."""
+SETTLE_S = 10.0
+"""Time between the attack and the second quiet period. The hostile broker has gone by then."""
 MOST_RATIO = 2.0
 """The p99 during the attack may be this many times the quiet one."""
 START_S = 180.0
@@ -159,7 +162,7 @@ def measure(
                 daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": latency.PARTITIONS}, START_S)
                 _await_flows(daemon)
                 attack = _Attack(daemon, broker, (warm_up_s + quiet_s, minutes * 60), print_line)
-                records = int((warm_up_s + quiet_s + minutes * 60 + _AFTER_S) * RATE)
+                records = int((warm_up_s + quiet_s + minutes * 60 + SETTLE_S + quiet_s + _AFTER_S) * RATE)
                 pair = (source, topic), (target, target_name(topic))
                 with attack:
                     times = latency.let_flow(*pair, records, (RATE, 0), attack.begin)
@@ -172,11 +175,12 @@ def measure(
     for error, count in traces.most_common():
         print_line(f"hostile, engine {engine}: {count} tracebacks end with {error}")
     began, attacked, ended = attack.moments
-    first = began + int(warm_up_s * 1e9)
+    first, settled = began + int(warm_up_s * 1e9), ended + int(SETTLE_S * 1e9)
+    last = settled + int(quiet_s * 1e9)
     return Hostile(
         engine=engine,
         minutes=minutes,
-        quiet=delay(added(times, first, attacked)),
+        quiet=delay([*added(times, first, attacked), *added(times, settled, last)]),
         attack=delay(added(times, attacked, ended)),
         records=found[0],
         differences=found[1]._asdict(),
