@@ -61,7 +61,7 @@ async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -
     try:
         version = first.version(METADATA)
         body = metadata.encode(version, [])
-        response = await ask(first, METADATA, body, version, partial(metadata.decode, version))
+        response = await ask(first, METADATA, body, version, partial(metadata.decode, version, requested=()))
         allowed = await _allowed(first)
     except MirrordError as fault:
         return ClusterSeen(alias, error=str(fault))

@@ -172,9 +172,9 @@ class _Probe:
             try:
                 connection = known if isinstance(known, Connection) else await self._open(*known)
                 version = connection.version(METADATA)
-                return metadata.decode(
-                    version, await connection.call(METADATA, metadata.encode(version, [self._topic]), version)
-                )
+                names = [self._topic]
+                answer = await connection.call(METADATA, metadata.encode(version, names), version)
+                return metadata.decode(version, answer, names)
             except (Unreachable, ConnectionLost) as error:
                 fault = fault or error
         raise fault or Unreachable("no address is known")

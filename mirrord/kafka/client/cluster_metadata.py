@@ -93,7 +93,6 @@ class ClusterView:
         """Callbacks that run after each successful refresh of the metadata."""
         self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
         """Statistics of the Fetch and Produce requests."""
-        self._outages = OutageLog(alias)
         self._config = config
         self._pool = pool
         self._options = options
@@ -110,6 +109,7 @@ class ClusterView:
         self._is_slow = False
         """Whether the last broker that was asked has not answered in time."""
         self._wanted = asyncio.Event()
+        self._outages = OutageLog(alias, self._wanted.set)
         self._connecting: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False

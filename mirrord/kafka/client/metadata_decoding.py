@@ -31,9 +31,10 @@ async def decode_in_steps(version: int, answer: bytes, requested: Collection[str
 async def ask_metadata(connection: Connection, names: Collection[str], version: int) -> Metadata:
     """Request the metadata of these topics. Raises ConnectionLost. If the answer cannot be decoded, or contains other
     topics, closes the connection and raises WireError."""
+    requested = frozenset(names)
     answer = encoded_answer(await connection.call(METADATA, encode(version, names), version))
     try:
-        return await decode_in_steps(version, answer, frozenset(names))
+        return await decode_in_steps(version, answer, requested)
     except WireError as error:
         connection.pipe.close(str(error), error)
         raise

@@ -270,9 +270,7 @@ class FetchFeed:
         self.pump()
 
     def failed(self, channel: "Channel", reason: str = "") -> None:
-        """Fetch the partitions of a channel again after a pause, because its connection failed. If a response was too
-        large, `reason` says so. Otherwise it is empty."""
-        channel.pause.begin()
+        """Fetch a channel's partitions again, because its connection failed. `reason`: why a response was too large."""
         taps = channel.take_all()
         self._cold.difference_update(taps)
         for tap in taps:
@@ -324,8 +322,7 @@ class Channel:
         self._asked_bytes = 0
         self._growth = 1.0
         """The ratio of the memory that a response takes to its size. With small batches, the ratio is well above 1."""
-        self._asked = 0.0
-        self._wait_s = 0.0
+        self._asked = self._wait_s = 0.0
         self._remote = remote
 
     def request_bytes(self) -> int:
@@ -409,6 +406,7 @@ class Channel:
         if task.cancelled():
             return
         if isinstance(task.exception(), EnvironmentFault):
+            self.pause.begin(blocks=False)
             self._feed.failed(self)
         else:
             task.result()
@@ -420,12 +418,14 @@ class Channel:
         stats = self._source.view.fetches
         if isinstance(end, ConnectionLost):
             stats.failed(NETWORK, len(self.taps))
-            self._feed.failed(self, too_large(end))
+            self.pause.begin(answered=bool(reason := too_large(end)))
+            self._feed.failed(self, reason)
             return
         try:
             response = decode(self._version, end.reader())
         except WireError as error:
             connection.pipe.close(str(error), error)
+            self.pause.begin()
             self._feed.failed(self)
             return
         self.pause.answered()

@@ -7,10 +7,16 @@ from mirrord.runtime import outage_log
 from mirrord.runtime.outage_log import OutageLog
 from tests.fixtures.supervision import eventually
 
+BOTH = ["cluster_unreachable", "cluster_reachable"]
+
 
 async def test_a_cluster_that_answers_now_and_then_is_one_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outage_log, "STEADY_S", 0.05)
-    outages = OutageLog("eu")
+
+    def ask() -> None:
+        outages.answered()
+
+    outages = OutageLog("eu", ask)
     with capture_logs() as lines:
         outages.answered()
         for number in range(100):
@@ -20,5 +26,20 @@ async def test_a_cluster_that_answers_now_and_then_is_one_outage(monkeypatch: py
         await eventually(lambda: len(lines) > 1)
         outages.failed("again")
         outages.close()
-    assert [line["event"] for line in lines] == ["cluster_unreachable", "cluster_reachable", "cluster_unreachable"]
+    assert [line["event"] for line in lines] == [*BOTH, "cluster_unreachable"]
     assert {line["cluster"] for line in lines} == {"eu"}
+
+
+async def test_a_cluster_that_answers_once_and_then_hangs_stays_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage_log, "STEADY_S", 0.01)
+    asked: list[str] = []
+    outages = OutageLog("eu", lambda: asked.append("again"))
+    with capture_logs() as lines:
+        outages.failed("lost")
+        outages.answered()
+        await eventually(lambda: bool(asked))
+        assert [line["event"] for line in lines] == BOTH[:1], "the request that was sent has no answer yet"
+        outages.failed("no answer")
+        assert len(lines) == 1
+        await eventually(lambda: outages.answered() or len(lines) > 1)
+    assert [line["event"] for line in lines] == BOTH

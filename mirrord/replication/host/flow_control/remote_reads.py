@@ -167,6 +167,10 @@ class RemoteReads(Generic[AnyChannel]):
             elif channel.busy:
                 connecting += 1
             else:
-                return  # there is no memory for the response
+                # There is no memory for the response. Only one connection waits for it: if another one were the first
+                # in the queue, this one would be refused again and again, and the other one would not be asked.
+                for other in free:
+                    self._leave(other)
+                return
         for channel in free:
             self._leave(channel)

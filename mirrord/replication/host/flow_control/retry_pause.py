@@ -12,6 +12,9 @@ class RetryPause:
     A response ends the series of failures. A new connection alone does not: a broker may accept connections and fail
     every request. Several connections to the same broker pause independently. Without this, the end of one pause would
     cause requests on all other connections as well.
+
+    If no connection can be opened, the pause prevents no attempt, because `Link` limits attempts. Other events may then
+    show that the broker is back.
     """
 
     def __init__(self, resume: Callable[[], None]) -> None:
@@ -21,9 +24,15 @@ class RetryPause:
         self._resume = resume
         self._backoff = Backoff()
 
-    def begin(self) -> None:
-        """Begin a pause, because the connection has failed."""
-        self.is_on = True
+    def begin(self, *, blocks: bool = True, answered: bool = False) -> None:
+        """Begin a pause, because the connection has failed. If `blocks` is false, the connection may be used during the
+        pause. If the broker has `answered`, with a response that is too large, there is no pause: its partition is
+        fetched again much later."""
+        if answered:
+            self._backoff.reset()
+            asyncio.get_running_loop().call_soon(self._resume)
+            return
+        self.is_on = blocks
         asyncio.get_running_loop().call_later(self._backoff.next_s(), self._end)
 
     def answered(self) -> None:
