@@ -3,7 +3,7 @@
 `python -m bench.faults.hostile.broker` listens at two ports and prints `ready`. Clients of the second port use SCRAM.
 At first, all answers are valid. A line at its standard input ends this: from then on, the ports refuse connections.
 The next line begins the attack. The third line, or the end of the input, ends it: the process prints as JSON what each
-attack received, and exits. It has the lowest priority of all processes, because it stands for another machine.
+attack received, and exits. It has the lowest priority of all processes, because it plays the part of another machine.
 """
 
 import argparse

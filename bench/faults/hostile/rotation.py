@@ -33,7 +33,7 @@ BATCHES = (
     "offsets that run backwards",
     "records beyond the frame",
 )
-"""Attacks with record batches. Each has topics of its own."""
+"""Attacks with record batches. Each has separate topics."""
 LASTING = BATCHES[:-1]
 """Attacks whose topics have such batches until the end. The batches of the other one make whole answers unreadable,
 which would hide the batches of all other topics."""
