@@ -1,4 +1,4 @@
-"""A hostile broker, as a process of its own. It changes its attack every 20 to 40 seconds.
+"""A hostile broker, as a separate process. It changes its attack every 20 to 40 seconds.
 
 `python -m bench.faults.hostile.broker` listens at two ports and prints `ready`. Clients of the second port use SCRAM.
 At first, all answers are valid. A line at its standard input ends this: from then on, the ports refuse connections.
@@ -109,8 +109,6 @@ class Broker:
         self._topics = {wire.topic_id(PLAIN): (Topic(PLAIN, 2), "")}
         """The topics by their ids, with the attack of their batches. Empty: they have no records."""
         self._open: set[asyncio.Task[None]] = set()
-        self._newest: dict[str, Received] = {}
-        """What each attack receives: the entry of its last phase."""
 
     async def listen(self) -> None:
         """Begin to accept connections."""
@@ -135,7 +133,6 @@ class Broker:
     def _begin(self, phase: Phase) -> None:
         self._phase = phase
         self.received.append(Received(attack=phase.attack, seconds=round(phase.seconds, 1)))
-        self._newest[phase.attack] = self.received[-1]
         if phase.attack in BATCHES:
             name = f"{phase.attack.translate(_NAMED)}-{phase.number}".encode()
             self._topics[wire.topic_id(name)] = Topic(name, 2), phase.attack
@@ -233,7 +230,7 @@ class Broker:
         for each in partitions:
             _, attack = self._topics.get(each.topic, (None, ""))
             if attack and attack in {self._phase.attack, *LASTING}:
-                self._newest[attack].hits += 1
+                next(phase for phase in reversed(self.received) if phase.attack == attack).hits += 1
                 answers.append((each, *batches.answer(attack, each.position)))
         await asyncio.sleep(_LEAST_WAIT_S if answers else wait_s)
         return wire.fetched(answers)

@@ -33,6 +33,9 @@ WAIT_SHARE = 0.6
 timeout."""
 INFORMANTS = 3
 """If metadata have to be refreshed early, they are requested from this number of brokers in turn."""
+_EVENTS = "cluster_unreachable", "cluster_reachable"
+STEADY_S = 5.0
+"""A cluster counts as reachable again after this number of seconds without a failure."""
 LEAST_PAUSE_S = 0.1
 """Shortest pause between two refreshes, in seconds. It applies no matter how many callers request a refresh."""
 
@@ -109,7 +112,7 @@ class ClusterView:
         self._is_slow = False
         """Whether the last broker that was asked has not answered in time."""
         self._wanted = asyncio.Event()
-        self._outages = OutageLog(alias, self._wanted.set)
+        self._outages = OutageLog(_EVENTS, STEADY_S, self._loop.time, self._wanted.set, cluster=alias)
         self._connecting: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -307,7 +310,7 @@ class ClusterView:
             self._outages.failed(self.error, error)
             return False
         self.error = ""
-        self._outages.answered()
+        self._outages.succeeded()
         for callback in tuple(self.on_change):
             try:
                 callback()

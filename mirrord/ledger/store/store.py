@@ -35,7 +35,6 @@ from mirrord.ledger.state_topic_rows import Kept, NothingKept, StateTopicRows, d
 from mirrord.ledger.store.append_queue import FactBindings, Outbox
 from mirrord.ledger.store.cluster_ids import check_clusters
 from mirrord.ledger.store.entry_gate import NOTHING, Admitted, EntryGate, SkippedRecords
-from mirrord.ledger.store.health_log import LedgerHealth
 from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.loss_detection import LedgerWatch
 from mirrord.ledger.store.seal import NO_SEAL
@@ -44,6 +43,7 @@ from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.outage_log import OutageLog
 from mirrord.runtime.subscriptions import subscribe
 
 DEADLINE_SECONDS = 10.0
@@ -51,8 +51,9 @@ TRIM_ENTRIES = 20_000
 """A new snapshot is due when more than this number of entries follow the latest snapshot."""
 KEPT_ENTRIES = 1_000
 """Number of entries before the snapshot that a trim does not delete, for readers that lag slightly."""
-LOAD_TRIES = 5
-RETRY_SECONDS = 0.5
+LOAD_TRIES, RETRY_SECONDS = 5, 0.5
+READABLE_SECONDS = 3.0
+"""Time without an error until a ledger counts as readable: one topic may be readable while the other one is not."""
 SAVED_TOGETHER = 100
 
 OnEntry = Callable[[int, Entry, FactBindings], None]
@@ -346,7 +347,8 @@ class LedgerStore:
 
     async def _read(self) -> None:
         behind = False
-        health = LedgerHealth(self._log.topic, self._clock)
+        events = "ledger_unreadable", "ledger_readable"
+        outages = OutageLog(events, READABLE_SECONDS, self._clock.monotonic, topic=self._log.topic)
         while self._failure is None:
             try:
                 if behind:
@@ -358,11 +360,11 @@ class LedgerStore:
                 if self._failure is None:
                     self._take(rows)
                     self._gate.check()
-                health.succeeded()
+                outages.succeeded()
             except LogTrimmed:
                 behind = True
             except LedgerUnavailable as error:
-                health.failed(error)
+                outages.failed(str(error))
                 await self._clock.sleep(RETRY_SECONDS)
             except MirrordError as error:
                 self._end(error)

@@ -5,9 +5,8 @@ flight. The idle connection fetches partitions without new records, with a long 
 partitions that have had records within the last second or have just been added. Its max wait is short, because a
 partition that is added while a request is in flight has to wait for the response. Idle partitions are not in the hot
 session, because a broker examines the whole session for every request. Other connections fetch records in remote
-storage (`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`).
-
-Lanes do not notice a lost connection, because the fetch requests are sent again. Broker errors are passed to the lanes.
+storage (`flow_control.remote_reads`) and oversized batches (`flow_control.oversized_fetch`). Lanes do not notice a lost
+connection, because the fetch requests are sent again. Broker errors are passed to the lanes.
 """
 
 import asyncio
@@ -269,8 +268,13 @@ class FetchFeed:
             self.source.local_starts.suspect(channel.taps.values(), empty=True)
         self.pump()
 
-    def failed(self, channel: "Channel", reason: str = "") -> None:
+    def failed(self, channel: "Channel", reason: str = "", *, blocks: bool = True) -> None:
         """Fetch a channel's partitions again, because its connection failed. `reason`: why a response was too large."""
+        if reason:
+            channel.pause.answered()
+            self.pump_soon()
+        else:
+            channel.pause.begin(blocks=blocks)
         taps = channel.take_all()
         self._cold.difference_update(taps)
         for tap in taps:
@@ -318,8 +322,7 @@ class Channel:
         self._connection: Connection | None = None
         self._version = 0
         self._by_id = True
-        self._promised = 0
-        self._asked_bytes = 0
+        self._promised = self._asked_bytes = 0
         self._growth = 1.0
         """The ratio of the memory that a response takes to its size. With small batches, the ratio is well above 1."""
         self._asked = self._wait_s = 0.0
@@ -406,8 +409,7 @@ class Channel:
         if task.cancelled():
             return
         if isinstance(task.exception(), EnvironmentFault):
-            self.pause.begin(blocks=False)
-            self._feed.failed(self)
+            self._feed.failed(self, blocks=False)
         else:
             task.result()
             self._feed.pump()
@@ -418,14 +420,12 @@ class Channel:
         stats = self._source.view.fetches
         if isinstance(end, ConnectionLost):
             stats.failed(NETWORK, len(self.taps))
-            self.pause.begin(answered=bool(reason := too_large(end)))
-            self._feed.failed(self, reason)
+            self._feed.failed(self, too_large(end))
             return
         try:
             response = decode(self._version, end.reader())
         except WireError as error:
             connection.pipe.close(str(error), error)
-            self.pause.begin()
             self._feed.failed(self)
             return
         self.pause.answered()

@@ -1,27 +1,26 @@
 """The log lines about a cluster that cannot be reached."""
 
-import pytest
+import time
+
 from structlog.testing import capture_logs
 
-from mirrord.runtime import outage_log
 from mirrord.runtime.outage_log import OutageLog
 from tests.fixtures.supervision import eventually
 
-BOTH = ["cluster_unreachable", "cluster_reachable"]
+BOTH = "cluster_unreachable", "cluster_reachable"
 
 
-async def test_a_cluster_that_answers_now_and_then_is_one_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage_log, "STEADY_S", 0.05)
+async def test_a_cluster_that_answers_now_and_then_is_one_outage() -> None:
 
     def ask() -> None:
-        outages.answered()
+        outages.succeeded()
 
-    outages = OutageLog("eu", ask)
+    outages = OutageLog(BOTH, 0.05, time.monotonic, ask, cluster="eu")
     with capture_logs() as lines:
-        outages.answered()
+        outages.succeeded()
         for number in range(100):
             outages.failed(f"failure {number}")
-            outages.answered()
+            outages.succeeded()
         assert [(line["event"], line["error"]) for line in lines] == [("cluster_unreachable", "failure 0")]
         await eventually(lambda: len(lines) > 1)
         outages.failed("again")
@@ -30,16 +29,15 @@ async def test_a_cluster_that_answers_now_and_then_is_one_outage(monkeypatch: py
     assert {line["cluster"] for line in lines} == {"eu"}
 
 
-async def test_a_cluster_that_answers_once_and_then_hangs_stays_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage_log, "STEADY_S", 0.01)
+async def test_a_cluster_that_answers_once_and_then_hangs_stays_unreachable() -> None:
     asked: list[str] = []
-    outages = OutageLog("eu", lambda: asked.append("again"))
+    outages = OutageLog(BOTH, 0.01, time.monotonic, lambda: asked.append("again"))
     with capture_logs() as lines:
         outages.failed("lost")
-        outages.answered()
+        outages.succeeded()
         await eventually(lambda: bool(asked))
-        assert [line["event"] for line in lines] == BOTH[:1], "the request that was sent has no answer yet"
+        assert [line["event"] for line in lines] == [BOTH[0]], "the request that was sent has no answer yet"
         outages.failed("no answer")
         assert len(lines) == 1
-        await eventually(lambda: outages.answered() or len(lines) > 1)
-    assert [line["event"] for line in lines] == BOTH
+        await eventually(lambda: outages.succeeded() or len(lines) > 1)
+    assert [line["event"] for line in lines] == [*BOTH]

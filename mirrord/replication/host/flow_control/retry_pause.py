@@ -24,19 +24,14 @@ class RetryPause:
         self._resume = resume
         self._backoff = Backoff()
 
-    def begin(self, *, blocks: bool = True, answered: bool = False) -> None:
+    def begin(self, *, blocks: bool) -> None:
         """Begin a pause, because the connection has failed. If `blocks` is false, the connection may be used during the
-        pause. If the broker has `answered`, with a response that is too large, there is no pause: its partition is
-        fetched again much later."""
-        if answered:
-            self._backoff.reset()
-            asyncio.get_running_loop().call_soon(self._resume)
-            return
+        pause."""
         self.is_on = blocks
         asyncio.get_running_loop().call_later(self._backoff.next_s(), self._end)
 
     def answered(self) -> None:
-        """Record that the broker has answered."""
+        """Record that the broker has answered, even if the response was too large."""
         self._backoff.reset()
 
     def _end(self) -> None:

@@ -20,13 +20,13 @@ from mirrord.ledger.facts.core import (
     VerdictGiven,
 )
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store import health_log
 from mirrord.ledger.store import store as store_module
 from mirrord.ledger.store.append_queue import ENTRY_BYTES
 from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.names import LaneKey
 from mirrord.model.runs import Run
+from mirrord.runtime import outage_log
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.attic import MemoryAttic, no_room, scarce
 from tests.fixtures.ledger import FLOW, HOLDER, GatedLog, lane_id, opened, plain
@@ -179,8 +179,8 @@ async def test_an_unreachable_ledger_is_reported_once(
 
     monkeypatch.setattr(MemoryLog, "read", failing)
     monkeypatch.setattr(store_module, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(health_log, "READABLE_SECONDS", 0.0)
-    monkeypatch.setattr(health_log, "log", SimpleNamespace(warning=tell, info=tell))
+    monkeypatch.setattr(store_module, "READABLE_SECONDS", 0.0)
+    monkeypatch.setattr(outage_log, "log", SimpleNamespace(warning=tell, info=tell))
     store = await open_store()
     await start_flow(store)
     failures = 1
