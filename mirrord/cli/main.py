@@ -26,6 +26,7 @@ VERBS = {
     "stop": "mirrord.cli.verbs.stop",
     "status": "mirrord.cli.verbs.status",
     "lag": "mirrord.cli.verbs.lag",
+    "ready": "mirrord.cli.verbs.ready",
     "lab": "mirrord.cli.verbs.lab",
     "ledger": "mirrord.cli.verbs.ledger",
     "apply": "mirrord.cli.verbs.apply",

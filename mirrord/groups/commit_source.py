@@ -55,6 +55,8 @@ class GroupSource:
         self._listed: set[str] = set()
         self._list_at = 0.0
         self._log: GroupLog | None = None
+        self._complete_at: float | None = None
+        """All commits before this time on the event loop's clock are in `book`."""
         self._skipped = 0
         self._has_reported = False
 
@@ -62,6 +64,15 @@ class GroupSource:
     def skipped(self) -> int:
         """Number of records in `__consumer_offsets` that could not be decoded."""
         return self._skipped + (self._log.skipped if self._log is not None else 0)
+
+    @property
+    def age_s(self) -> float | None:
+        """The age of the known commits in seconds: all commits that are older than this are in `book`. None until all
+        commits have been read once."""
+        now = asyncio.get_running_loop().time()
+        if self._log is not None and self.kind == "log" and self._log.ready:
+            self._complete_at = max(self._complete_at or 0.0, now - self._log.age_s)
+        return None if self._complete_at is None else now - self._complete_at
 
     @property
     def remark(self) -> str:
@@ -77,7 +88,7 @@ class GroupSource:
                 self._note_fault(f"{fault}: groups are polled for their commits instead")
                 await self._poll_for(LOG_AGAIN_S)
             except NoSuchTopic:
-                self.kind = "log"
+                self.kind, self._complete_at = "log", asyncio.get_running_loop().time()
                 await asyncio.sleep(RETRY_S)
             except MirrordError as fault:
                 self._note_fault(str(fault))
@@ -120,7 +131,7 @@ class GroupSource:
                 self._note_fault(str(fault))
                 await asyncio.sleep(RETRY_S)
             else:
-                self.kind = "polling"
+                self.kind, self._complete_at = "polling", began
                 await asyncio.sleep(max(0.0, began + self._config.every_ms / 1000 - loop.time()))
 
     async def _poll(self) -> None:

@@ -17,6 +17,7 @@ from mirrord.groups.commit_source import GroupSource
 from mirrord.groups.group_position_translation import Atlas, Lanes, ahead_of
 from mirrord.groups.lag import TargetLags, with_lags
 from mirrord.groups.lane_bounds import LaneEnds
+from mirrord.groups.recorded_positions import record_positions
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
@@ -82,6 +83,8 @@ class GroupSync(LeasedWorker):
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
         work = [parts.source.run, partial(self._rounds, parts), partial(self._poll_members, parts.rounds)]
+        seen = (parts.source, lambda: parts.rounds.statuses, self._clock)
+        work.append(partial(record_positions, self._store, self._may_write, *seen))
         if parts.target_groups is not None:
             work.append(parts.target_groups.run)
         for each in work:

@@ -89,6 +89,12 @@ class GroupLog:
         """Whether every partition has been read up to the end that it had when reading began."""
         return all(each.ready for each in self._followed)
 
+    @property
+    def age_s(self) -> float:
+        """How many seconds ago the least recently fetched partition was known to have no newer records than those that
+        were read."""
+        return max((each.age_s for each in self._followed), default=0.0)
+
     async def check_tails(self, view: ClusterView) -> None:
         """Check the partitions from which no records arrive although their expected end has not been reached. If the
         remaining offsets hold no records, for example because the log cleaner removed them, the partition is ready."""
@@ -167,6 +173,8 @@ class _Partition:
         """The partition has no records from `_position` up to this offset. -1 if no such offset is known."""
         self._moved_at = time.monotonic()
         """When the last records arrived, or when `check_tail` sent its last request, whichever is later."""
+        self._complete_at = self._moved_at
+        """The latest time at which all records of the partition were known to have been read."""
         self._waiting: set[str] = set()
         """Groups with commits before `_end`. These groups are reported when the partition has been read up to
         `_end`."""
@@ -174,6 +182,16 @@ class _Partition:
         self._reading: asyncio.Task[None] | None = None
         """The task that reads the most recently fetched chunk. The next chunk is requested after that."""
         self._tap = PartitionFetch(partition, PARTITION_BYTES, self._deliver)
+
+    @property
+    def age_s(self) -> float:
+        self._note_complete()
+        return time.monotonic() - self._complete_at
+
+    def _note_complete(self) -> None:
+        bounds = self._tap.last_bounds()
+        if self._tap.is_at_end:
+            self._complete_at = max(self._complete_at, time.monotonic() - bounds.age_s)
 
     def start(self, source: SourceFetcher, asks: Asks) -> None:
         if not self._stopped:
@@ -214,6 +232,7 @@ class _Partition:
         if not self._stopped:
             wish = FetchFrom(0, 0, self._position, -1, delay_s, refresh=delay_s > 0)
             self._source.want(self._tap, wish)
+            self._note_complete()
 
     def _deliver(self, chunk: Chunk) -> None:
         if self._stopped:

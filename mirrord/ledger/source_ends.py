@@ -237,7 +237,11 @@ def merged_losses(state: FlowState, lease_epoch: int) -> tuple[list[Progress], l
 
 
 def _lost(state: FlowState) -> Iterator[tuple[LaneId, Progress]]:
-    return ((key, each) for key, each in state.source_ends.items() if each.source is not None and each.source.lost)
+    return (
+        (key, each)
+        for key, each in state.source_ends.items()
+        if each.source is not None and each.source.lost and each.source.seen is None
+    )
 
 
 def _lost_offsets(record: Progress) -> int:

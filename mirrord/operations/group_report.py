@@ -6,32 +6,27 @@ report covers all groups that the flow would sync. Nothing is written.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
-from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.config.schema import Config, FlowConfig
 from mirrord.control.command_sender import CommandRefused, NoAnswer
 from mirrord.groups.commit_source import values_of
 from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lag import TargetLags, with_lags
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.sync_rounds import GroupRounds
-from mirrord.kafka.client.cluster_metadata import ClusterView
-from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.cluster_metadata import ANSWER_S, ClusterView, view_of
 from mirrord.kafka.client.group_admin import GroupAdmin
-from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.group_status import GroupsReport, GroupStatus
-from mirrord.model.names import Alias, ClusterId
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.daemon_http_client import ask_groups
 
-ANSWER_S = 5.0
 BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sides if topics are copied both ways"
 
 
@@ -139,16 +134,3 @@ def _unknown(group: str, place: TopicAndPartition, copy: TopicAndPartition, comm
         state="unknown",
         why="the source does not answer",
     )
-
-
-@asynccontextmanager
-async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
-    """Provide the metadata of a cluster and the connections to its brokers. The connections are closed when the context
-    exits."""
-    options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
-    view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
-    view.start()
-    try:
-        yield view
-    finally:
-        await view.close()

@@ -20,13 +20,12 @@ from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
-from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.cluster_metadata import ANSWER_S, ClusterView, view_of
 from mirrord.kafka.client.group_admin import GroupAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.group_status import GroupsReport, GroupStatus
-from mirrord.operations.group_report import ANSWER_S, view_of
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.daemon_http_client import ask_groups

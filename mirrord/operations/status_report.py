@@ -93,9 +93,9 @@ async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, Ledge
 async def _gather(config: Config) -> Status:
     access = ClusterAccess(config, PATIENCE_S)
     views = await read_ledgers(config, access)
-    daemons = await _ask_daemons((view.http for view in views.values() if isinstance(view, LedgerView)), config)
+    daemons = await ask_daemons((view.http for view in views.values() if isinstance(view, LedgerView)), config)
     if any(isinstance(view, LedgerWentBack) for view in views.values()):
-        there = await _ask_daemons([configured(config.http)], config)
+        there = await ask_daemons([configured(config.http)], config)
         daemons += [daemon for daemon in there if daemon.instance == config.instance]
     reported = {flow.name: flow for daemon in daemons for flow in daemon.flows}
     known = (LedgerMissing, LedgerWentBack, LedgerView)
@@ -114,7 +114,8 @@ async def _gather(config: Config) -> Status:
     )
 
 
-async def _ask_daemons(addresses: Iterable[str | None], config: Config) -> list[Status]:
+async def ask_daemons(addresses: Iterable[str | None], config: Config) -> list[Status]:
+    """Return the status of each daemon that answers at these addresses."""
     asked = sorted({address for address in addresses if address})
     answers = await asyncio.gather(*(ask_status(address, config) for address in asked), return_exceptions=True)
     for answer in answers:

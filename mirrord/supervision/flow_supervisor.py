@@ -39,7 +39,7 @@ from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.rpo import rpo_status
 from mirrord.supervision.shared_services import Services
 from mirrord.supervision.start_resolution import FirstLook
-from mirrord.supervision.unfetched_partition_ends import UncoveredEnds, uncovered
+from mirrord.supervision.unfetched_partition_ends import UncoveredEnds
 from mirrord.supervision.upgrade.outgoing import FlowHandover
 from mirrord.supervision.upkeep import Upkeep
 from mirrord.topics.deletion_sync import deletion_guards
@@ -312,7 +312,7 @@ class FlowSupervisor:
                 self._keep_in_step(store, recorder),
                 self._reconcile(keeper, recorder, fleet),
                 self._poll(fleet),
-                self._ends.follow(setup.source, recorder, lambda: uncovered(self._discovered, fleet.reports)),
+                self._ends.follow(setup.source, recorder, lambda: (self._discovered, fleet.reports)),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
                 self.schedule.keep(),
                 prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),

@@ -1,4 +1,5 @@
-"""Requests the log ends of source partitions that no lane is fetching, and records these log ends in the state topic.
+"""Requests the log ends of source partitions that no lane is fetching, and records the log ends of all source
+partitions in the state topic.
 
 A fetch response includes the log end, so no separate request is needed for partitions that are being fetched.
 """
@@ -14,6 +15,7 @@ import structlog
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.log_offsets import LogOffsets
+from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, end_records, surplus_records
 from mirrord.ledger.source_ends import SourcePartition, changed_records, truncated
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
@@ -22,22 +24,35 @@ from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered
 
-LOOK_S = 2.0
+LOOK_S = 1.0
+"""Interval, in seconds, at which log ends are requested and recorded."""
 MOST_SHARE = 0.02
 """Maximum share of a core that the requests for log ends may use. With thousands of partitions, the requests are sent
 less often."""
 FETCHED_S = 3.0
 """The log end of a partition is not requested if a fetch has returned it within this time."""
 
+Known = tuple[Discovered | None, Mapping[str, ReplicatorReport]]
+
 log = structlog.get_logger()
 
 
+class FetchedEnd(NamedTuple):
+    """A log end that a fetch response contained."""
+
+    end: int
+    age_s: float
+
+
 class Uncovered(NamedTuple):
-    """The source partitions whose log ends must be requested, and the lanes that replicators host."""
+    """The source partitions whose log ends must be requested, the lanes that replicators host, and the partitions whose
+    log ends are known."""
 
     wanted: list[SourcePartition]
     """The partitions of selected topics that have had no recent fetch response."""
     hosted: frozenset[LaneId]
+    fetched: Mapping[SourcePartition, FetchedEnd] = {}
+    """The other partitions of selected topics."""
 
 
 class UncoveredEnds:
@@ -74,19 +89,20 @@ class UncoveredEnds:
             amended[host] = msgspec.structs.replace(report, lanes=tuple(lanes)) if changed else report
         return amended
 
-    async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
-        """Request and record the log ends regularly until cancelled. Each time, `uncovered` is called and returns the
-        partitions whose log ends must be requested and the lanes that are hosted."""
+    async def follow(self, source: ClusterConfig, recorder: Recorder, known: Callable[[], Known]) -> None:
+        """Request and record the log ends regularly until cancelled. Each time, `known` is called and returns the
+        result of the latest discovery and the latest report of each replicator."""
         client = LogOffsets(source)
         try:
             while True:
                 began = time.thread_time()
-                asked = uncovered()
+                asked = uncovered(*known(), self._clock.monotonic())
                 try:
                     self._ends = await client.high_watermarks(asked.wanted)
                 except EnvironmentFault:
                     self._ends = {}  # `ClusterWatch` reports that the source does not answer
                 await self._record(recorder, asked.hosted)
+                await self._record_seen(recorder, asked)
                 await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
         finally:
             self._ends = {}
@@ -110,9 +126,20 @@ class UncoveredEnds:
         known = {where: end for where, end in ends.items() if where not in lower or lower[where].lane in sure_lanes}
         await recorder.save(changed_records(state, known, state.lease_epoch, self._clock.wall_ms()))
 
+    async def _record_seen(self, recorder: Recorder, asked: Uncovered) -> None:
+        """Record all log ends, so that they can be shown when the source is gone."""
+        if not asked.wanted and not asked.fetched:
+            return
+        now_ms = self._clock.wall_ms()
+        seen = {where: SeenEnd(each.end, now_ms - int(each.age_s * 1000)) for where, each in asked.fetched.items()}
+        seen |= {where: SeenEnd(self._ends[where], now_ms) if where in self._ends else NEVER for where in asked.wanted}
+        state = recorder.state
+        if await recorder.save(end_records(state, seen, state.lease_epoch, now_ms)):
+            await recorder.remove(surplus_records(state, {where.topic_id for where in seen}))
 
-def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
-    """Return the partitions of the selected topics that are not being fetched, and all hosted lanes.
+
+def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport], now: float) -> Uncovered:
+    """Return the partitions of the selected topics, and all hosted lanes. `now` is the time on the monotonic clock.
 
     If a lane is halted or waiting, its partition counts as not being fetched. Partitions beyond the flow's limits are
     omitted.
@@ -122,18 +149,21 @@ def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorRep
     if discovered is None:
         return Uncovered([], hosted)
     fetched = {
-        (LaneKey.parse(lane.lane).source_topic_id, lane.partition)
-        for lane in lanes
+        (LaneKey.parse(lane.lane).source_topic_id, lane.partition): FetchedEnd(
+            lane.source_end, lane.source_end_age_s + max(0.0, now - report.received_s)
+        )
+        for report in reports.values()
+        for lane in report.lanes
         if lane.phase == "copying" and lane.source_end >= 0 and lane.source_end_age_s < FETCHED_S
     }
     topics = discovered.source.topics
     names = {lane.source_topic for lane in discovered.lanes} | (discovered.faults.keys() & topics.keys())
     copied = Counter(lane.source_topic for lane in discovered.lanes if lane.source_topic in discovered.beyond_limits)
-    wanted = [
+    selected = [
         SourcePartition(name, topics[name].topic_id, partition)
         for name in sorted(names)
         if name in topics
         for partition in range(copied[name] if name in discovered.beyond_limits else topics[name].partitions)
-        if (topics[name].topic_id, partition) not in fetched
     ]
-    return Uncovered(wanted, hosted)
+    wanted = [where for where in selected if where[1:] not in fetched]
+    return Uncovered(wanted, hosted, {where: fetched[where[1:]] for where in selected if where[1:] in fetched})

@@ -13,6 +13,8 @@ import structlog
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
 from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.last_seen.configs_and_acls import acl_records, config_records
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.mm2.client_records import Mm2Upkeep
@@ -61,6 +63,7 @@ class Upkeep:
         self._policies = UnreadablePolicies(flow, target)
         self._acls = AclSync(flow, self._selection.selects, source, target)
         self._deletions = DeletionSync(flow, source, target, clock, foreign, flow_back)
+        self._clock = clock
         self._faults: dict[str, str] = {}
         self._discovered: Discovered | None = None
         self._refreshed = asyncio.Event()
@@ -140,7 +143,19 @@ class Upkeep:
             copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
             await self._try("target configs", lambda copies=copies: self._policies.round(copies))
             await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
+            await self._record_seen(recorder)
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
+
+    async def _record_seen(self, recorder: Recorder) -> None:
+        """Record the configs and ACLs of the source, so that they can be shown when the source is gone."""
+        state, now_ms, records = recorder.state, self._clock.wall_ms(), list[Progress]()
+        if (configs := self.settings.seen).topics:
+            records += config_records(state, configs, state.lease_epoch, now_ms)
+        if self._acls.seen is not None:
+            records += acl_records(state, self._acls.seen, "", state.lease_epoch, now_ms)
+        elif self._acls.fault:
+            records += acl_records(state, (), self._acls.fault, state.lease_epoch, now_ms)
+        await recorder.save(records)
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
         """Propagate the topic deletions that each new discovery result shows."""

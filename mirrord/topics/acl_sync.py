@@ -48,6 +48,8 @@ class AclComparison(msgspec.Struct, frozen=True):
     adopted: frozenset[AclRule] = frozenset()
     """ACLs that exist on the target and that, according to the ledger, mirrord planned to create. The ledger does not
     confirm that they were created, for example because mirrord crashed. They are treated as created by mirrord."""
+    source: frozenset[AclRule] | None = None
+    """The ACLs of the source, or None if they could not be read."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -67,10 +69,17 @@ def rights_of(
     """
     if flow.sync.acls_mode == "off":
         return None
+    known = topic_names(flow, selects, copies, known_names)
+    return Rights(flow, acl_policy(flow.sync.acls_mode), known, source, target)
+
+
+def topic_names(
+    flow: FlowConfig, selects: Callable[[str], bool], copies: Mapping[str, str], known_names: CopyNames
+) -> TopicNames:
+    """Return what an ACL policy needs to know about the flow. The arguments are those of `rights_of`."""
     names = naming_of(flow)
     below = _below(copies.values())
-    known = TopicNames(selects, below, names.target_topic, names.target_prefix, known_names.beside)
-    return Rights(flow, acl_policy(flow.sync.acls_mode), known, source, target)
+    return TopicNames(selects, below, names.target_topic, names.target_prefix, known_names.beside)
 
 
 async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) -> AclComparison:
@@ -98,7 +107,7 @@ async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) ->
     source, target = seen
     adopted = ledger.planned_acls & target
     plan = plan_acls(source, target, ledger.acls | adopted, rights.policy, rights.names, copies)
-    return AclComparison(plan, adopted, remarks=tuple(remarks_of(plan)))
+    return AclComparison(plan, adopted, source, remarks=tuple(remarks_of(plan)))
 
 
 class AclSync:
@@ -113,6 +122,8 @@ class AclSync:
         self._target = target
         self._pause_ms = 0
         self._wait_ms = 0
+        self.seen: frozenset[AclRule] | None = None
+        """The ACLs of the source according to the latest comparison; None if they could not be read."""
         self.fault = ""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators from the latest comparison, one line each. They concern ACLs that cannot be synced, and
@@ -132,6 +143,7 @@ class AclSync:
         if rights is None or self._is_early():
             return
         seen = await compare(rights, copies, ledger)
+        self.seen = seen.source
         # The plan must fit in one entry of the ledger. The next call makes the remaining changes.
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}

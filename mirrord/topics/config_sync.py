@@ -15,9 +15,10 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
 from mirrord.kafka.client.config_and_acl_admin import SeenSettings, Settings, UpkeepAdmin
 from mirrord.ledger.facts.core import AnyFact, ConfigChange, ConfigsSynced
+from mirrord.ledger.last_seen.configs_and_acls import SeenSourceConfigs
 from mirrord.model.names import TopicId, ledger_topic
 from mirrord.topics.rules.retention import Retention, retention_of
-from mirrord.topics.rules.topic_configs import SettingsPlan, own_settings, plan_settings
+from mirrord.topics.rules.topic_configs import SettingsPlan, own_settings, plan_settings, synced_configs
 from mirrord.topics.rules.topic_plan import PlannedLane
 from policies.flow_policies import properties_of
 from policies.properties import Properties
@@ -81,6 +82,12 @@ class SettingsSync:
     def rule_faults(self) -> tuple[str, ...]:
         """One line about each config for which a user's policy returned no valid result."""
         return self._rule.faults
+
+    @property
+    def seen(self) -> SeenSourceConfigs:
+        """The source topics' configs that are synced, as the last call to `round` has read them."""
+        topics = {topic: synced_configs(settings, self._rule) for topic, settings in self._seen.items()}
+        return SeenSourceConfigs(topics=topics, known=frozenset().union(*self._seen.values()))
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """For each of these source topics, return the configs with which to create its target topic.

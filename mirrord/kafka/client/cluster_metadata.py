@@ -1,8 +1,8 @@
 """Keeps a view of one cluster: its brokers, the leaders of its partitions, and whether this process can reach it."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -38,6 +38,9 @@ STEADY_S = 5.0
 """A cluster counts as reachable again after this number of seconds without a failure."""
 LEAST_PAUSE_S = 0.1
 """Shortest pause between two refreshes, in seconds. It applies no matter how many callers request a refresh."""
+
+PATIENCE_S, ANSWER_S = 3.0, 5.0
+"""Time limits for a connection and for an answer if a person waits for the result."""
 
 log = structlog.get_logger()
 
@@ -358,3 +361,16 @@ async def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> bool:
             continue
         known.leaders[partition.partition] = Leader(partition.leader, partition.leader_epoch)
     return is_outdated
+
+
+@asynccontextmanager
+async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
+    """Provide the metadata of a cluster and the connections to its brokers for a command. The connections are closed
+    when the context exits."""
+    options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
+    view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
+    view.start()
+    try:
+        yield view
+    finally:
+        await view.close()

@@ -205,6 +205,8 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     remark: str = ""
     """Why lanes are waiting, if the reason concerns the whole replicator and not just a single lane; otherwise an empty
     string."""
+    received_s: float = 0.0
+    """Time on the supervisor's monotonic clock at which it received the report. The replicator does not set it."""
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from mirrord.config.schema import ReplicatorsConfig
 from mirrord.ledger.facts.orders import CopyingPaused
@@ -389,7 +390,7 @@ class Fleet:
             await self._silent(member, fault)
             return
         member.heard = self._clock.monotonic()
-        member.report = report
+        member.report = replace(report, received_s=member.heard)
         member.node = report.node
         self._wanted.note(report, member.heard)
         if report.loop_age_ms > SILENT_S * 1000:

@@ -13,6 +13,7 @@ from mirrord.config.schema import ReplicationFactor
 from mirrord.kafka.protocol.configs import Setting
 from mirrord.kafka.rules.topic import BROKER_DEFAULT, Topic
 from mirrord.ledger.facts.core import ConfigChange
+from mirrord.ledger.facts.last_seen import SeenConfig
 from policies.properties import Properties
 
 
@@ -66,6 +67,15 @@ def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collect
     }
 
 
+def synced_configs(source: Mapping[str, Setting], rule: Properties) -> tuple[SeenConfig, ...]:
+    """Return those configs of a source topic that its target topic should have as well, sorted by name."""
+    return tuple(
+        SeenConfig(name, setting.value, setting.own)
+        for name, setting in sorted(source.items())
+        if _travels(name, setting, rule) and (setting.own or rule.takes_default(name))
+    )
+
+
 def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], rule: Properties) -> SettingsPlan:
     """Plan which configs of the target topic to alter.
 
@@ -93,6 +103,14 @@ def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], 
         elif there.own:
             changes.append(ConfigChange(name, before, None))
     return SettingsPlan(tuple(sorted(changes, key=lambda change: change.name)), tuple(sorted(unknown)))
+
+
+def source_settings(synced: Iterable[SeenConfig], known: Iterable[str]) -> dict[str, Setting]:
+    """Return those configs of a source topic that `plan_settings` needs, from the result of `synced_configs` and the
+    names of all configs that the source's brokers know."""
+    return {name: Setting(None, own=False) for name in known} | {
+        each.name: Setting(each.value, each.own) for each in synced
+    }
 
 
 def _travels(name: str, setting: Setting, rule: Properties) -> bool:

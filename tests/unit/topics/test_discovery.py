@@ -106,7 +106,7 @@ async def test_the_log_ends_of_partitions_beyond_the_limits_are_not_followed() -
     assert len(seen.faults) == 2
 
     def followed() -> list[tuple[str, int]]:
-        return [(each.topic[:10], each.partition) for each in uncovered(seen, {}).wanted]
+        return [(each.topic[:10], each.partition) for each in uncovered(seen, {}, 0.0).wanted]
 
     wanted = [("orders", 0), ("orders", 1), ("orders-xxx", 0)]
     assert followed() == wanted

@@ -1,0 +1,79 @@
+"""What mirrord has last seen of a flow's source cluster, as records of the state topic store it.
+
+After the source is gone, these records are all that is known about it. `mirrord.ledger.last_seen` decides what is
+written.
+"""
+
+import msgspec
+
+from mirrord.model.acls import AclRule
+from mirrord.model.group_status import GroupState
+
+
+class StaleEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A source partition whose high watermark is not known to be current."""
+
+    topic: str
+    partition: int
+    seen_ms: int
+    """The latest time at which the recorded high watermark is known to have been current."""
+
+
+class SeenPosition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The position of a consumer group on the source, if the position on the target does not match it."""
+
+    group: str
+    topic: str
+    """Name of the source topic."""
+    partition: int
+    offset: int
+    """Committed offset on the source, or -1 if there is none."""
+    state: GroupState
+    why: str = ""
+
+
+class SeenConfig(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A config of a source topic that is synced to the target topic."""
+
+    name: str
+    value: str | None
+    own: bool
+    """Whether it is set on the topic itself. Otherwise, it is the source's default, which is synced as well."""
+
+
+class SeenConfigs(msgspec.Struct, frozen=True, array_like=True):
+    """The configs of one source topic."""
+
+    topic: str
+    configs: tuple[SeenConfig, ...]
+    """Sorted by name."""
+
+
+class LastSeen(msgspec.Struct, frozen=True, array_like=True):
+    """What was seen of the source, in one record of the state topic. The key of the record says which of the fields are
+    set."""
+
+    at_ms: int
+    """Time at which the contents were seen, according to the clock of the process that wrote the record. -1 in a
+    summary if nothing was seen."""
+    ends: tuple[int, ...] = ()
+    """High watermarks of consecutive partitions of one topic, beginning with the partition in the key. -1 means that
+    the high watermark is unknown."""
+    stale: tuple[StaleEnd, ...] = ()
+    """In the summary: the partitions whose recorded high watermarks were not current at `at_ms`. All others were."""
+    positions: tuple[SeenPosition, ...] = ()
+    """Positions of some of the consumer groups."""
+    groups: int = 0
+    """In the summary about groups: the number of groups that are followed."""
+    in_step: int = 0
+    """In the summary about groups: the number of positions that matched on both sides."""
+    omitted: int = 0
+    """In the summary about groups: the number of positions that did not match, but for which there was no room."""
+    configs: tuple[SeenConfigs, ...] = ()
+    """Configs of some of the source topics."""
+    known: tuple[str, ...] = ()
+    """In the summary about configs: the names of all topic configs that the source's brokers know."""
+    rules: tuple[AclRule, ...] = ()
+    """Some of the source's ACLs on topics and groups."""
+    refused: str = ""
+    """In the summaries about configs and ACLs: why they could not be read, or an empty string."""

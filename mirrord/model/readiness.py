@@ -1,0 +1,123 @@
+"""How ready a flow is for the loss of its source cluster, in the form that operators and programs receive."""
+
+from typing import Literal
+
+import msgspec
+
+from mirrord.model.group_status import GroupState
+
+Grounds = Literal["daemon", "ledger"]
+"""Where the positions of the partitions come from. "daemon": the flow's daemon has reported them. "ledger": no daemon
+answers, and they come from the target cluster alone, as last recorded."""
+
+
+class PartitionReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be lost of one source partition."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    state: str
+    """Phase of the lane, as in `mirrord status`; "unknown" if no daemon answers."""
+    source_offset: int | None = None
+    """The next source offset to be copied: all records before it are safe. None if copying has not begun."""
+    target_offset: int | None = None
+    """The target offset after the newest copied record."""
+    safe_ms: int | None = None
+    """Timestamp of the newest copied record in milliseconds, or None if there is none."""
+    source_end: int | None = None
+    """High watermark of the source partition when it was last seen. None if it was never seen."""
+    seen_ms: int | None = None
+    """The latest time at which `source_end` is known to have been current."""
+    lag_records: int | None = None
+    """Number of source offsets that would be lost: those from `source_offset` up to `source_end`."""
+    lag_s: float | None = None
+    """How old the oldest of these records may be, counted from `seen_ms`. 0 if there are none."""
+    note: str = ""
+    """Why the partition is not copied, or an empty string."""
+
+
+class PositionReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """The position of a consumer group that needs attention."""
+
+    group: str
+    topic: str
+    partition: int
+    source_offset: int | None = None
+    target_offset: int | None = None
+    state: GroupState | Literal["removed"]
+    """As in `mirrord groups`, or "removed" if retention on the target has deleted the next record."""
+    why: str = ""
+    is_known: bool
+    """Whether it is known exactly which record the group reads next on the target."""
+
+
+class GroupsReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """The positions of the consumer groups on the target."""
+
+    groups: int = 0
+    exact: int = 0
+    """Number of positions whose next record on the target is known exactly."""
+    inexact: int = 0
+    seen_ms: int | None = None
+    """The latest time up to which the groups' commits on the source are known. None if they were never recorded."""
+    positions: tuple[PositionReadiness, ...] = ()
+    """The positions that need attention, those that are not known first."""
+    note: str = ""
+    """Why positions are not synced or not known, or an empty string."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """How something on the target compares with the source, as the source was last seen."""
+
+    seen_ms: int | None = None
+    """When the source was last seen; None if it never was."""
+    differences: tuple[str, ...] = ()
+    """One line for each difference."""
+    note: str = ""
+    """Why nothing was compared, or an empty string."""
+
+
+class ProofReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """What audits have proven."""
+
+    partitions: int = 0
+    """Number of partitions of which an audit has proven a part."""
+    unproven_records: int = 0
+    """Number of copied records that no audit has proven."""
+    oldest_ms: int | None = None
+    """The time of the proof of that partition whose proof is the oldest, or None if no audit has proven anything."""
+
+
+class FlowReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be lost of one flow if its source were gone now."""
+
+    flow: str
+    source: str
+    target: str
+    ready: bool
+    at_ms: int
+    grounds: Grounds
+    blockers: tuple[str, ...] = ()
+    """Why the flow is not ready, one line each."""
+    remarks: tuple[str, ...] = ()
+    partitions: tuple[PartitionReadiness, ...] = ()
+    lag_records: int | None = None
+    """Sum of the partitions' lags. None if one of them is unknown."""
+    lag_s: float | None = None
+    """The largest lag of a partition. None if one of them is unknown."""
+    seen_ms: int | None = None
+    """The earliest of the times up to which the ends of the source partitions are known."""
+    groups: GroupsReadiness = GroupsReadiness()
+    configs: Comparison = Comparison()
+    acls: Comparison = Comparison()
+    proof: ProofReadiness = ProofReadiness()
+
+
+class ReadinessReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `mirrord ready`."""
+
+    version: str
+    ready: bool
+    """Whether all flows are ready."""
+    flows: tuple[FlowReadiness, ...]

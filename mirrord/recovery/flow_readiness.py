@@ -1,0 +1,153 @@
+"""Determines how ready one flow is for the loss of its source cluster. Nothing is changed."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from mirrord.config.schema import FlowConfig
+from mirrord.groups.group_position_translation import Lanes, ahead_of, copied_by_end
+from mirrord.ledger.last_seen.configs_and_acls import seen_acls, seen_configs
+from mirrord.ledger.last_seen.group_positions import seen_groups
+from mirrord.ledger.last_seen.source_ends import SeenEnd
+from mirrord.ledger.offset_map import CopiedPosition
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.readiness import FlowReadiness, GroupsReadiness, PartitionReadiness
+from mirrord.model.status import LaneStatus
+from mirrord.recovery.rules.access import faults
+from mirrord.recovery.rules.comparisons import compare_acls, compare_configs
+from mirrord.recovery.rules.groups import groups_readiness
+from mirrord.recovery.rules.judgement import DEFAULT_RPO_S, judge
+from mirrord.recovery.rules.partitions import proof_of, recorded_partitions, reported_partitions
+from mirrord.recovery.target_survey import TargetClients, TargetSurvey, survey_target
+from mirrord.supervision.lane_status import present_lanes
+from mirrord.topics.acl_sync import topic_names
+from mirrord.topics.rules.recreated_topic_names import copy_names
+from policies.flow_policies import selection_of
+
+
+class ReadinessOptions(NamedTuple):
+    """What an operator wants to know about the readiness."""
+
+    rpo_s: float | None = None
+    """The largest acceptable lag. None means that of the flow."""
+    principals: tuple[str, ...] = ()
+    """Principals that must be allowed to read and write the target topics."""
+
+
+class Live(NamedTuple):
+    """What is known beyond the ledger."""
+
+    reported: Sequence[LaneStatus] | None = None
+    """The lanes as the flow's daemon reports them. None if it does not answer."""
+    ends: Mapping[TopicPartition, SeenEnd] = {}
+    """High watermarks that the source has just reported, if no daemon answers."""
+
+
+async def flow_readiness(
+    flow: FlowConfig, state: FlowState, live: Live, clients: TargetClients, now_ms: int, asked: ReadinessOptions
+) -> FlowReadiness:
+    """Return the readiness of a flow.
+
+    What the target does not answer is reported as a blocker.
+    """
+    lanes = present_lanes(state, state.lanes)
+    survey = await survey_target(flow, state, lanes, clients)
+    partitions = _partitions(state, lanes, live, survey, now_ms)
+    copies = {lane.source_topic: lane.target_topic for lane in lanes}
+    found = FlowReadiness(
+        flow=flow.name,
+        source=flow.source,
+        target=flow.target,
+        ready=False,
+        at_ms=now_ms,
+        grounds="ledger" if live.reported is None else "daemon",
+        partitions=tuple(partitions),
+        lag_records=_total([each.lag_records for each in partitions]),
+        lag_s=_largest([each.lag_s for each in partitions]),
+        seen_ms=min((each.seen_ms for each in partitions if each.seen_ms is not None), default=None),
+        groups=_groups(flow, state, lanes, survey),
+        configs=compare_configs(
+            flow,
+            seen_configs(state),
+            copies,
+            {} if isinstance(survey.settings, str) else survey.settings.topics,
+            {} if isinstance(survey.settings, str) else survey.settings.refused,
+        ),
+        acls=compare_acls(
+            flow,
+            state,
+            seen_acls(state),
+            survey.acls,
+            lambda: topic_names(
+                flow,
+                selection_of(flow).selects,
+                {each: topic for topic, each in copies.items()},
+                copy_names(state, flow),
+            ),
+            copies.values(),
+        ),
+        proof=proof_of(state, lanes),
+    )
+    targets = None
+    if not isinstance(survey.topics, str):
+        targets = {name: topic.topic_id for name, topic in survey.topics.topics.items()}
+    flow_rpo_s = DEFAULT_RPO_S if flow.rpo_ms is None else flow.rpo_ms / 1000
+    blockers, remarks = judge(found, state, lanes, targets, flow_rpo_s if asked.rpo_s is None else asked.rpo_s)
+    failed = sorted({part for part in survey if isinstance(part, str) and part is not survey.acls})
+    nothing = () if partitions else ("nothing is copied yet",)
+    blockers = (*failed, *nothing, *blockers, *_refused(asked.principals, survey, copies.values()))
+    return replace(found, ready=not blockers, blockers=blockers, remarks=remarks)
+
+
+def _refused(principals: Sequence[str], survey: TargetSurvey, topics: Collection[str]) -> Iterator[str]:
+    """Yield one line for each principal and operation that is not allowed on all target topics."""
+    if principals and isinstance(survey.acls, str):
+        yield f"it is not known what {', '.join(principals)} may do: {survey.acls}"
+    elif not isinstance(survey.acls, str):
+        rules = sorted(survey.acls)
+        for principal in principals:
+            yield from faults(rules, principal, topics)
+
+
+def _partitions(
+    state: FlowState, lanes: Sequence[LaneState], live: Live, survey: TargetSurvey, now_ms: int
+) -> list[PartitionReadiness]:
+    if live.reported is not None:
+        return reported_partitions(state, live.reported, now_ms)
+    return recorded_partitions(state, lanes, live.ends, _copied_by_end(state, lanes, survey))
+
+
+def _copied_by_end(state: FlowState, lanes: Sequence[LaneState], survey: TargetSurvey) -> dict[LaneId, CopiedPosition]:
+    """Return how far lanes have copied since their last progress records, according to the ends of their target
+    partitions."""
+    if isinstance(survey.bounds, str):
+        return {}
+    furthest = {(lane.source_topic, lane.partition): 1 << 62 for lane in lanes}
+    found: dict[LaneId, CopiedPosition] = {}
+    for lane in ahead_of(Lanes().of(state), state.progress, furthest):
+        bounds = survey.bounds.get((lane.target_topic, lane.partition))
+        copied = None if bounds is None else copied_by_end(lane, state.progress[lane.key.id], bounds[1])
+        if copied is not None:
+            found[lane.key.id] = copied
+    return found
+
+
+def _groups(flow: FlowConfig, state: FlowState, lanes: Sequence[LaneState], survey: TargetSurvey) -> GroupsReadiness:
+    if not flow.follows_groups:
+        return GroupsReadiness(note='positions of consumer groups are not synced: groups.mode is "off"')
+    if isinstance(survey.commits, str) or isinstance(survey.bounds, str):
+        return GroupsReadiness()
+    copies = {(lane.target_topic, lane.partition): (lane.source_topic, lane.partition) for lane in lanes}
+    return groups_readiness(seen_groups(state), survey.commits, copies, survey.bounds)
+
+
+def _total(lags: Sequence[int | None]) -> int | None:
+    known = [each for each in lags if each is not None]
+    return sum(known) if len(known) == len(lags) else None
+
+
+def _largest(lags: Sequence[float | None]) -> float | None:
+    known = [each for each in lags if each is not None]
+    return max(known, default=0.0) if len(known) == len(lags) else None

@@ -1,0 +1,1 @@
+"""Decisions about the recovery of a flow, without I/O."""

@@ -1,0 +1,160 @@
+"""Decides whether a flow is ready for the loss of its source cluster, and why not."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from mirrord.ledger.facts.core import LOSSES
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.names import TopicId
+from mirrord.model.readiness import FlowReadiness, PartitionReadiness
+from mirrord.supervision.rules.broker_probe import guarantee
+
+DEFAULT_RPO_S = 60.0
+"""The largest acceptable lag of a flow without `rpo`."""
+OLD_S = 10.0
+"""What was last seen of the source this long ago no longer counts as current."""
+STOPPED = ("halted", "not copied", "paused")
+"""States of partitions that are not being copied."""
+
+
+class ReadinessJudgement(NamedTuple):
+    """Why a flow is not ready, and what else an operator should know about it. One line each."""
+
+    blockers: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def judge(
+    found: FlowReadiness,
+    state: FlowState,
+    lanes: Sequence[LaneState],
+    targets: Mapping[str, TopicId] | None,
+    rpo_s: float,
+) -> ReadinessJudgement:
+    """Return the judgement on what was found. `targets` holds the existing topics of the target, or is None if they are
+    not known."""
+    blockers = [
+        *_stopped(found.partitions),
+        *_unseen(found.partitions),
+        *_late(found.partitions, rpo_s),
+        *(() if targets is None else _missing(lanes, targets)),
+        *_groups(found),
+    ]
+    remarks = [*_age(found), *_losses(state), *_differences(found), *_weak(state), *_unproven(found)]
+    return ReadinessJudgement(tuple(blockers), tuple(remarks))
+
+
+def _stopped(partitions: Sequence[PartitionReadiness]) -> Iterator[str]:
+    for stopped in STOPPED:
+        there = [each for each in partitions if each.state == stopped]
+        if there:
+            note = next((f": {each.note}" for each in there if each.note), "")
+            yield f"{_few([_name(each) for each in there])} {_is(there)} {stopped}{note}"
+
+
+def _unseen(partitions: Sequence[PartitionReadiness]) -> Iterator[str]:
+    unseen = [_name(each) for each in partitions if each.lag_records is None and each.state not in STOPPED]
+    if unseen:
+        yield f"it is not known how many records of {_few(unseen)} would be lost"
+
+
+def _late(partitions: Sequence[PartitionReadiness], rpo_s: float) -> Iterator[str]:
+    late = [each for each in partitions if each.lag_s is not None and each.lag_s > rpo_s]
+    unknown = [_name(each) for each in partitions if each.lag_records and each.lag_s is None]
+    if late:
+        last = max(late, key=lambda each: each.lag_s or 0.0)
+        more = f" (and {len(late) - 1} more partitions)" if len(late) > 1 else ""
+        yield f"{_name(last)} is {last.lag_s:.0f} s behind{more}; {rpo_s:g} s are allowed"
+    if unknown:
+        yield f"records of {_few(unknown)} would be lost, and it is not known how old they are"
+
+
+def _missing(lanes: Sequence[LaneState], targets: Mapping[str, TopicId]) -> Iterator[str]:
+    missing = sorted({lane.target_topic for lane in lanes} - targets.keys())
+    other = sorted(
+        {
+            lane.target_topic
+            for lane in lanes
+            if targets.get(lane.target_topic, lane.key.target_topic_id) != lane.key.target_topic_id
+        }
+    )
+    if missing:
+        yield f"the target does not show {_few(missing)}: {_it(missing)} may not exist, or READ may be missing"
+    if other:
+        yield f"{_few(other)} on the target {_is(other)} not what was copied to: deleted and created again"
+
+
+def _groups(found: FlowReadiness) -> Iterator[str]:
+    if not found.groups.inexact:
+        return
+    first = next((each for each in found.groups.positions if not each.is_known), None)
+    what = f"group {first.group} in {first.topic}-{first.partition}: {first.why or first.state}" if first else ""
+    count = (
+        f"{found.groups.inexact} positions of consumer groups" if found.groups.inexact > 1 else "1 position of a group"
+    )
+    yield f"the next record is not known for {count}{f'; {what}' if what else ''}"
+
+
+def _age(found: FlowReadiness) -> Iterator[str]:
+    if found.seen_ms is not None and found.at_ms - found.seen_ms > OLD_S * 1000:
+        yield (
+            f"{found.source} was last seen {(found.at_ms - found.seen_ms) / 1000:.0f} s ago: records that were written "
+            "after that are not counted"
+        )
+    groups = found.groups
+    if groups.seen_ms is not None and found.at_ms - groups.seen_ms > OLD_S * 1000:
+        yield (
+            f"commits on {found.source} were last seen {(found.at_ms - groups.seen_ms) / 1000:.0f} s ago: what groups "
+            "committed after that is not known"
+        )
+    if groups.note:
+        yield groups.note
+
+
+def _losses(state: FlowState) -> Iterator[str]:
+    lost = sum(lane.verdicts.counts.get(reason, 0) for lane in state.lanes.values() for reason in LOSSES)
+    lost += sum(state.forgotten_losses.values())
+    if lost:
+        yield f"{lost} offsets were lost earlier: `mirrord gaps` lists them"
+
+
+def _differences(found: FlowReadiness) -> Iterator[str]:
+    for what, comparison in (("configs", found.configs), ("ACLs", found.acls)):
+        lines = list(comparison.differences)
+        if lines:
+            more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+            yield f"{what} differ: {lines[0]}{more}"
+        elif comparison.note:
+            yield f"{what} were not compared: {comparison.note}"
+
+
+def _weak(state: FlowState) -> Iterator[str]:
+    promise, why = guarantee(state.probed)
+    if promise == "at-least-once":
+        yield f"records may be on the target twice, because the flow copies at-least-once: {why}"
+
+
+def _unproven(found: FlowReadiness) -> Iterator[str]:
+    if not found.partitions:
+        return
+    if found.proof.oldest_ms is None:
+        yield "nothing has been proven: `mirrord audit` compares both clusters"
+    elif found.proof.partitions < len(found.partitions):
+        rest = len(found.partitions) - found.proof.partitions
+        yield f"no audit has proven anything of {rest} of {len(found.partitions)} partitions"
+
+
+def _name(partition: PartitionReadiness) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _is(things: Sequence[object]) -> str:
+    return "is" if len(things) == 1 else "are"
+
+
+def _it(things: Sequence[object]) -> str:
+    return "it" if len(things) == 1 else "they"

@@ -1,0 +1,132 @@
+"""The high watermarks of the source that are known after the source is gone."""
+
+from collections.abc import Mapping
+
+from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.facts.core import LeaseTaken, Progress
+from mirrord.ledger.facts.last_seen import StaleEnd
+from mirrord.ledger.fold import fold
+from mirrord.ledger.last_seen.records import contents, summary_key
+from mirrord.ledger.last_seen.source_ends import (
+    NAMED,
+    NEAR_MS,
+    NEVER,
+    SeenEnd,
+    SeenEnds,
+    end_records,
+    seen_partitions,
+    surplus_records,
+)
+from mirrord.ledger.source_ends import (
+    BLOCK,
+    LOST_KEPT,
+    SourcePartition,
+    merged_losses,
+    settled_records,
+    unopened_losses,
+)
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_topic_records import state_key
+from mirrord.model.names import TopicId
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
+
+TOPIC, LANE = TopicId("source-topic"), lane_id(0)
+SUMMARY = summary_key("seen-ends")
+
+
+def state() -> FlowState:
+    made = FlowState()
+    for offset, each in enumerate((entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(opened(0)))):
+        fold(made, each, offset)
+    return made
+
+
+def where(partition: int = 0, topic_id: TopicId = TOPIC, topic: str = "orders") -> SourcePartition:
+    return SourcePartition(topic, topic_id, partition)
+
+
+def note(ledger: FlowState, ends: Mapping[SourcePartition, SeenEnd], now_ms: int) -> list[Progress]:
+    """Save the records, as they are read back from the state topic."""
+    records = end_records(ledger, ends, 1, now_ms)
+    for record in records:
+        known = decode_state(state_key(record), encode_state(record))
+        assert isinstance(known, Progress)
+        assert ledger.accept_progress(known)
+    return records
+
+
+def test_all_ends_are_current_although_only_those_that_changed_are_written() -> None:
+    ledger = state()
+    assert SeenEnds(ledger).recorded(where()) == NEVER
+    assert len(note(ledger, {where(0): SeenEnd(7, 900), where(BLOCK): SeenEnd(9, 1_000)}, 1_000)) == 3
+    assert SeenEnds(ledger).recorded(where(BLOCK)) == SeenEnd(9, 900)
+    (summary,) = note(ledger, {where(0): SeenEnd(7, 1_950), where(BLOCK): SeenEnd(9, 2_000)}, 2_000)
+    assert summary.lane == SUMMARY
+    assert SeenEnds(ledger).recorded(where()) == SeenEnd(7, 1_950)
+    changed = note(ledger, {where(0): SeenEnd(8, 2_950), where(BLOCK): SeenEnd(9, 3_000)}, 3_000)
+    assert [each.lane for each in changed][1:] == [SUMMARY]
+    assert dict(seen_partitions(ledger)) == {where(0): SeenEnd(8, 2_950), where(BLOCK): SeenEnd(9, 2_950)}
+
+
+def test_a_partition_whose_leader_is_gone_keeps_its_end_and_its_time() -> None:
+    ledger = state()
+    note(ledger, {where(0): SeenEnd(7, 1_000), where(1): SeenEnd(3, 1_000)}, 1_000)
+    note(ledger, {where(0): NEVER, where(1): SeenEnd(4, 1_000 + NEAR_MS + 1)}, 5_000)
+    known = SeenEnds(ledger)
+    assert known.recorded(where(0)) == SeenEnd(7, 1_000)
+    assert known.recorded(where(1)) == SeenEnd(4, 1_000 + NEAR_MS + 1)
+    summary = contents(ledger, SUMMARY)
+    assert summary is not None
+    assert summary.stale == (StaleEnd("orders", 0, 1_000),)
+
+
+def test_a_source_that_is_gone_changes_nothing() -> None:
+    ledger = state()
+    note(ledger, {where(0): SeenEnd(7, 1_000), where(1): SeenEnd(3, 1_400)}, 1_500)
+    for now_ms in (2_000, 60_000):
+        assert note(ledger, {where(0): NEVER, where(1): NEVER}, now_ms) == []
+    # A daemon that starts while the source is gone does not know anything else either.
+    assert SeenEnds(ledger).recorded(where(0)) == SeenEnd(7, 1_000)
+    assert SeenEnds(ledger).recorded(where(1)) == SeenEnd(3, 1_000)
+
+
+def test_many_exceptions_are_not_named() -> None:
+    ledger = state()
+    ends = {where(partition): SeenEnd(5, 1_000) for partition in range(NAMED + 1)}
+    note(ledger, ends, 1_000)
+    note(ledger, dict.fromkeys(ends, NEVER) | {where(9_999): SeenEnd(1, 9_000)}, 9_000)
+    summary = contents(ledger, SUMMARY)
+    assert summary is not None
+    assert (summary.at_ms, summary.stale) == (1_000, ())
+
+
+def test_a_newer_progress_record_counts_and_an_older_one_does_not() -> None:
+    ledger = state()
+    lane = ledger.lanes[LANE]
+    progress = Progress(LANE, 1, 0, 4, 4, 0, 4, 12, 1, 1_500, protected=True, state="copying")
+    ledger.accept_progress(progress)
+    assert SeenEnds(ledger).of(lane) == SeenEnd(12, 1_500)
+    note(ledger, {where(0): SeenEnd(11, 1_400)}, 1_450)
+    assert SeenEnds(ledger).of(lane) == SeenEnd(12, 1_500)
+    # The source was truncated: a higher end that was seen earlier no longer counts.
+    note(ledger, {where(0): SeenEnd(10, 1_600)}, 1_650)
+    assert SeenEnds(ledger).of(lane) == SeenEnd(10, 1_600)
+
+
+def test_a_time_is_never_that_of_another_topic_with_the_same_name() -> None:
+    ledger, new = state(), TopicId("created-again")
+    note(ledger, {where(0): SeenEnd(70, 1_000)}, 1_000)
+    note(ledger, {where(0, new): SeenEnd(2, 2_000)}, 2_000)
+    assert SeenEnds(ledger).recorded(where(0, new)) == SeenEnd(2, 2_000)
+    assert surplus_records(ledger, {new}) == [next(key for key in ledger.source_ends if key.startswith(TOPIC))]
+    assert surplus_records(ledger, {new, TOPIC}) == []
+
+
+def test_the_records_state_no_loss() -> None:
+    """Older versions take each of them for a record about a deleted topic."""
+    ledger = state()
+    many = {where(0, TopicId(f"topic-{number}"), f"t{number}"): SeenEnd(5, 1_000) for number in range(LOST_KEPT + 50)}
+    note(ledger, many, 1_000)
+    assert list(unopened_losses(ledger)) == []
+    assert merged_losses(ledger, 1) == ([], [])
+    assert settled_records(ledger, lambda *_: True, (), lambda *_: 0, 2_000) == ([], [])

@@ -1,0 +1,131 @@
+"""When a flow is ready for the loss of its source, and why not."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Verdict, VerdictGiven
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import TopicId
+from mirrord.model.readiness import (
+    Comparison,
+    FlowReadiness,
+    GroupsReadiness,
+    PartitionReadiness,
+    PositionReadiness,
+    ProofReadiness,
+)
+from mirrord.recovery.rules.judgement import ReadinessJudgement, judge
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
+
+TARGETS = {"eu.orders": TopicId("target-topic")}
+
+
+def state() -> FlowState:
+    made = FlowState()
+    taken = LaneTaken(lane_id(0), 1, "replicator-1")
+    for offset, each in enumerate((entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(opened(0), taken))):
+        fold(made, each, offset)
+    return made
+
+
+def partition(number: int = 0, state: str = "copying", lag: int | None = 0, lag_s: float | None = 0.0, note: str = ""):
+    return PartitionReadiness(
+        topic="orders",
+        partition=number,
+        target_topic="eu.orders",
+        state=state,
+        source_offset=10,
+        source_end=None if lag is None else 10 + lag,
+        seen_ms=50_000,
+        lag_records=lag,
+        lag_s=lag_s,
+        note=note,
+    )
+
+
+def flow(
+    partitions: Sequence[PartitionReadiness] = (partition(),),
+    groups: GroupsReadiness = GroupsReadiness(),  # noqa: B008 - it is immutable
+    at_ms: int = 51_000,
+    configs: Comparison = Comparison(),  # noqa: B008
+) -> FlowReadiness:
+    return FlowReadiness(
+        flow="eu-us",
+        source="eu",
+        target="us",
+        ready=False,
+        at_ms=at_ms,
+        grounds="ledger",
+        partitions=tuple(partitions),
+        seen_ms=50_000,
+        groups=groups,
+        configs=configs,
+        proof=ProofReadiness(partitions=1, oldest_ms=1),
+    )
+
+
+def judged(
+    found: FlowReadiness, targets: Mapping[str, TopicId] | None = None, ledger: FlowState | None = None
+) -> ReadinessJudgement:
+    ledger = ledger or state()
+    known = {lane.target_topic: lane.key.target_topic_id for lane in ledger.lanes.values()}
+    return judge(found, ledger, list(ledger.lanes.values()), known if targets is None else targets, 60.0)
+
+
+def test_a_flow_that_copies_everything_is_ready() -> None:
+    assert judged(flow()) == ((), ())
+    assert judged(flow([partition(lag=500, lag_s=59.0)])) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("partitions", "line"),
+    [
+        ([partition(lag=5, lag_s=61.0)], "orders-0 is 61 s behind; 60 s are allowed"),
+        (
+            [partition(lag=5, lag_s=61.0), partition(1, lag=9, lag_s=700.0)],
+            "orders-1 is 700 s behind (and 1 more partitions); 60 s are allowed",
+        ),
+        ([partition(lag=5, lag_s=None)], "records of orders-0 would be lost, and it is not known how old they are"),
+        ([partition(lag=None, lag_s=None)], "it is not known how many records of orders-0 would be lost"),
+        ([partition(state="halted", note="a bad record")], "orders-0 is halted: a bad record"),
+        ([partition(state="paused"), partition(1, "paused")], "orders-0 and 1 more are paused"),
+        ([partition(state="not copied", lag=None, lag_s=None)], "orders-0 is not copied"),
+    ],
+)
+def test_a_partition_makes_a_flow_unready(partitions: list[PartitionReadiness], line: str) -> None:
+    assert judged(flow(partitions)).blockers == (line,)
+
+
+def test_a_target_topic_that_is_missing_or_another_one() -> None:
+    assert judged(flow(), {}).blockers == (
+        "the target does not show eu.orders: it may not exist, or READ may be missing",
+    )
+    other = {"eu.orders": TopicId("another")}
+    assert judged(flow(), other).blockers == (
+        "eu.orders on the target is not what was copied to: deleted and created again",
+    )
+
+
+def test_a_group_whose_next_record_is_not_known() -> None:
+    unknown = PositionReadiness(
+        group="billing", topic="orders", partition=0, state="unknown", why="it is before the map", is_known=False
+    )
+    groups = GroupsReadiness(groups=1, exact=3, inexact=1, positions=(unknown,))
+    assert judged(flow(groups=groups)).blockers == (
+        "the next record is not known for 1 position of a group; group billing in orders-0: it is before the map",
+    )
+
+
+def test_what_is_old_lost_or_different_is_a_remark() -> None:
+    ledger = state()
+    fold(ledger, entry(VerdictGiven(lane_id(0), 1, (Verdict(3, 8, "expired"),))), 3)
+    found = flow(at_ms=80_000, configs=Comparison(differences=("a", "b")))
+    blockers, remarks = judged(found, ledger=ledger)
+    assert blockers == ()
+    assert remarks == (
+        "eu was last seen 30 s ago: records that were written after that are not counted",
+        "5 offsets were lost earlier: `mirrord gaps` lists them",
+        "configs differ: a (and 1 more)",
+    )
