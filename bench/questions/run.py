@@ -33,6 +33,7 @@ from bench.questions import (
     memory,
     mm2_nodes,
     moves,
+    ready,
     recovery,
     soak,
     throughput,
@@ -61,6 +62,7 @@ Question = Literal[
     "compact",
     "audit",
     "fairness",
+    "ready",
     "soak",
     "mm2",
     "hostile",
@@ -195,6 +197,10 @@ def _soak(source: Cluster, target: Cluster, order: Order, print_line: Callable[[
     return kinds
 
 
+def _ready(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(ready.measure(source, target, order.share, print_line))
+
+
 def _hostile(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
     minutes = order.minutes_of("hostile")
     return [
@@ -220,6 +226,7 @@ _MEASURES: dict[str, Measure] = {
     "compact": _compact,
     "audit": _audit,
     "fairness": _fairness,
+    "ready": _ready,
     "soak": _soak,
     "mm2": _mm2,
     "hostile": _hostile,

@@ -52,6 +52,7 @@ _WORDS = {
     "compact": "The offset map in files",
     "audit": "Speed of an audit",
     "fairness": "Fairness",
+    "ready": "What would be lost",
     "soak": "What grows with time",
     "hostile": "A hostile source next to a healthy flow",
 }

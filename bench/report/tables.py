@@ -16,6 +16,7 @@ from bench.report.table import Result, Table, least_median_most
 from bench.report.tables_beside import catch_up, far, latency, mm2_nodes
 from bench.report.tables_growth import growth
 from bench.report.tables_hostile import hostile
+from bench.report.tables_ready import ready
 from bench.report.tables_soak import soak
 
 _SPEED_GOALS = {
@@ -475,5 +476,6 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "fairness": fairness,
     "soak": soak,
     "hostile": hostile,
+    "ready": ready,
 }
 """The tables of each question."""
