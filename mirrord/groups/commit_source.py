@@ -56,7 +56,6 @@ class GroupSource:
         self._list_at = 0.0
         self._log: GroupLog | None = None
         self._complete_at: float | None = None
-        """All commits before this time on the event loop's clock are in `book`."""
         self._skipped = 0
         self._has_reported = False
 
@@ -66,13 +65,13 @@ class GroupSource:
         return self._skipped + (self._log.skipped if self._log is not None else 0)
 
     @property
-    def age_s(self) -> float | None:
-        """The age of the known commits in seconds: all commits that are older than this are in `book`. None until all
-        commits have been read once."""
-        now = asyncio.get_running_loop().time()
-        if self._log is not None and self.kind == "log" and self._log.ready:
-            self._complete_at = max(self._complete_at or 0.0, now - self._log.age_s)
-        return None if self._complete_at is None else now - self._complete_at
+    def complete_at(self) -> float | None:
+        """A time on the event loop's clock: all commits before it are in `book`, and their groups were passed to
+        `changed`. None until all commits have been read once."""
+        if self._log is not None and self._log.ready:
+            at = asyncio.get_running_loop().time() - self._log.age_s
+            self._complete_at = at if self._complete_at is None else max(self._complete_at, at)
+        return self._complete_at
 
     @property
     def remark(self) -> str:
@@ -131,7 +130,7 @@ class GroupSource:
                 self._note_fault(str(fault))
                 await asyncio.sleep(RETRY_S)
             else:
-                self.kind, self._complete_at = "polling", began
+                self.kind = "polling"
                 await asyncio.sleep(max(0.0, began + self._config.every_ms / 1000 - loop.time()))
 
     async def _poll(self) -> None:
@@ -142,15 +141,20 @@ class GroupSource:
             self._listed = {name for name, each in listed.items() if each.kind != "Share" and self._filter.passes(name)}
             self._list_at = now
             self._report_left_out()
+        is_complete = True
         changed = {group for group in set(self.book.groups()) - self._listed if self.book.replace(group, {})}
         for group, answer in (await self._admin.offsets(self._listed)).items():
             if answer.error:
+                is_complete = False
                 if answer.error not in LATER:
                     self._note_fault(f"the commits of {group} are not known: {ErrorCode.name_of(answer.error)}")
             elif self.book.replace(group, values_of(answer)):
                 changed.add(group)
         if changed:
             self._changed(changed)
+        if is_complete:
+            # Groups that are newer than the list are not known. If the list is never renewed, they are never followed.
+            self._complete_at = now if refresh_ms is None else self._list_at
 
     def _report_left_out(self) -> None:
         """Log once that groups are not followed. The status shows their number."""

@@ -17,7 +17,7 @@ from mirrord.groups.commit_source import GroupSource
 from mirrord.groups.group_position_translation import Atlas, Lanes, ahead_of
 from mirrord.groups.lag import TargetLags, with_lags
 from mirrord.groups.lane_bounds import LaneEnds
-from mirrord.groups.recorded_positions import record_positions
+from mirrord.groups.recorded_positions import Examined, record_positions
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
@@ -72,6 +72,9 @@ class GroupSync(LeasedWorker):
         waits for the event."""
         self._checked = self._clock.monotonic()
         """The monotonic time at which the last comparison of all positions began."""
+        self._in_round = False
+        self._reflected_at: float | None = None
+        """A time on the event loop's clock: all commits before it are reflected in the statuses of the positions."""
         self._lanes = Lanes()
         self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
         self._counted = float("-inf")
@@ -83,8 +86,7 @@ class GroupSync(LeasedWorker):
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
         work = [parts.source.run, partial(self._rounds, parts), partial(self._poll_members, parts.rounds)]
-        seen = (parts.source, lambda: parts.rounds.statuses, self._clock)
-        work.append(partial(record_positions, self._store, self._may_write, *seen))
+        work.append(partial(record_positions, self._store, self._may_write, self._examined, self._clock))
         if parts.target_groups is not None:
             work.append(parts.target_groups.run)
         for each in work:
@@ -216,11 +218,32 @@ class GroupSync(LeasedWorker):
             self._wanted.clear()
             await asyncio.sleep(ROUND_S if parts.crossings is None else BOTH_WAYS_ROUND_S)
             if rounds.due:
-                await self._try("commits", rounds.round)
+                await self._round(parts)
             if rounds.due:
                 self._wanted.set()
             else:
                 self._done.set()
+
+    async def _round(self, parts: "_Parts") -> None:
+        complete_at = parts.source.complete_at
+        self._in_round = True
+        try:
+            if await self._try("commits", parts.rounds.round) and not parts.rounds.unanswered:
+                self._reflected_at = complete_at
+        finally:
+            self._in_round = False
+
+    def _examined(self) -> Examined | None:
+        """Return the statuses of all positions, and how many seconds ago all commits on the source were reflected in
+        them. Return None if this is not known, or while the statuses are changing."""
+        if self._parts is None or self._in_round:
+            return None
+        rounds, source = self._parts.rounds, self._parts.source
+        if not rounds.due and not rounds.unanswered:
+            self._reflected_at = source.complete_at
+        if self._reflected_at is None:
+            return None
+        return Examined(rounds.statuses, asyncio.get_running_loop().time() - self._reflected_at)
 
     async def _poll_members(self, rounds: GroupRounds) -> None:
         every_s = (self._setup.flow.groups.refresh_ms or 5_000) / 1000
@@ -235,7 +258,8 @@ class GroupSync(LeasedWorker):
                 self._wanted.set()
             await asyncio.sleep(every_s)
 
-    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do the work, and report a failure. Return whether it was done."""
         line = ""
         try:
             await work()
@@ -244,6 +268,7 @@ class GroupSync(LeasedWorker):
         self._troubles.report(line, what)
         if line:
             await asyncio.sleep(RETRY_S)
+        return not line
 
     def _want(self, groups: set[str]) -> None:
         if self._parts is not None:

@@ -120,7 +120,7 @@ class Atlas:
             return Mapped(None, 0, str(fault))
         end = self._ends.get(lane.key.id)
         if translation.ahead and progress is not None and end is not None:
-            newer = copied_by_end(lane, progress, end)
+            newer = _by_end(lane, progress, end)
             sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else translation
             if sooner.offset is not None and not sooner.ahead and sooner.kind in {"exact", "at_end"}:
                 return Mapped(sooner.offset, 0, "", provisional=True)
@@ -153,7 +153,7 @@ class Atlas:
         return known
 
 
-def copied_by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
+def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
     """Return how far a lane has copied, according to the end of its target partition. Return None if the end of the
     target partition shows no more copied records than the lane's progress record."""
     run = lane.target_runs.last

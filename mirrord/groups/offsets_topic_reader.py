@@ -87,7 +87,7 @@ class GroupLog:
     @property
     def ready(self) -> bool:
         """Whether every partition has been read up to the end that it had when reading began."""
-        return all(each.ready for each in self._followed)
+        return bool(self._followed) and all(each.ready for each in self._followed)
 
     @property
     def age_s(self) -> float:

@@ -74,6 +74,8 @@ class GroupRounds:
         self._back = back
         self._due: set[str] = set()
         self._waiting: set[str] = set()
+        self.unanswered: set[str] = set()
+        """Groups that a broker could not answer for when they were last examined. Their statuses are out of date."""
         self._has_progressed = False
         """Whether records have been copied since the current round began. The round may have seen the state before."""
         self._members: dict[str, ListedGroup] = {}
@@ -113,6 +115,7 @@ class GroupRounds:
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
+            self.unanswered.discard(group)
         for group, place in places:
             self.statuses.get(group, {}).pop(place, None)
         self._pairs.forget_all(groups, places)
@@ -193,7 +196,7 @@ class GroupRounds:
         self, back: GroupBack, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas
     ) -> list[_Planned]:
         if here.error in LATER or there.error in LATER:
-            self._due.add(group)
+            self._put_off(group)
             return []
         writes = self._decide(group, there, atlas, None if here.error else here.offsets)
         if not there.error:
@@ -213,8 +216,9 @@ class GroupRounds:
         were requested from a broker. Otherwise, it is None, and only the commits in `GroupBook` count.
         """
         self._waiting.discard(group)
+        self.unanswered.discard(group)
         if there.error in LATER:
-            self._due.add(group)
+            self._put_off(group)
             return []
         writes: list[_Planned] = []
         statuses = self.statuses[group] = {}
@@ -247,6 +251,10 @@ class GroupRounds:
             if mapped.missing or mapped.provisional or hold.why in NOT_YET:
                 self._waiting.add(group)
         return writes
+
+    def _put_off(self, group: str) -> None:
+        self._due.add(group)
+        self.unanswered.add(group)
 
     def _step(
         self,
@@ -319,7 +327,7 @@ class GroupRounds:
         if error:
             refused = refusal(error, "target")
             if refused.is_later:
-                self._due.add(group)
+                self._put_off(group)
                 return status
             if refused.has_members:
                 self._members.setdefault(group, ListedGroup(group, "", "active"))

@@ -198,7 +198,9 @@ def settled_records(
     for key, record in state.source_ends.items():
         block, source = LaneKey.parse(key), record.source
         topic_id = block.source_topic_id
-        if source is None or source.lost or topic_id in waiting or not is_gone(source.topic, topic_id):
+        if source is None or source.seen is not None:
+            continue
+        if source.lost or topic_id in waiting or not is_gone(source.topic, topic_id):
             continue
         numbers = range(block.partition, block.partition + len(source.ends))
         starts = [start_offset(source.topic, topic_id, number) for number in numbers]
@@ -237,11 +239,7 @@ def merged_losses(state: FlowState, lease_epoch: int) -> tuple[list[Progress], l
 
 
 def _lost(state: FlowState) -> Iterator[tuple[LaneId, Progress]]:
-    return (
-        (key, each)
-        for key, each in state.source_ends.items()
-        if each.source is not None and each.source.lost and each.source.seen is None
-    )
+    return ((key, each) for key, each in state.source_ends.items() if each.source is not None and each.source.lost)
 
 
 def _lost_offsets(record: Progress) -> int:

@@ -70,6 +70,8 @@ class Giver(msgspec.Struct, frozen=True):
 
 
 NO_GIVER = Giver()
+_LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999."""
 LONGEST_NAME = 300
 LONGEST_REASON = 500
 
@@ -183,7 +185,10 @@ def author_of(origin: Origin) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """Format a wall-clock time as a date and a time of day in UTC."""
+    """Format a wall-clock time as a date and a time of day in UTC. A time that no calendar has is shown as a number of
+    milliseconds."""
+    if not 0 <= at_ms <= _LATEST_MS:
+        return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

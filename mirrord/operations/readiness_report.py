@@ -2,7 +2,10 @@
 it does not answer, the target cluster alone is enough."""
 
 import asyncio
-from contextlib import closing
+import socket
+import threading
+from collections.abc import Sequence
+from contextlib import closing, suppress
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_offsets import LogOffsets
@@ -76,11 +79,38 @@ async def _source_ends(
         SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition)
         for lane in present_lanes(state, state.lanes)
     ]
+    if not await _is_resolved(config.clusters[flow.source].bootstrap):
+        return {}
+    asked_ms = access.clock.wall_ms()
     with closing(LogOffsets(config.clusters[flow.source], SOURCE_S)) as client:
         try:
             async with asyncio.timeout(SOURCE_S):
                 ends = await client.high_watermarks(wanted)
         except (EnvironmentFault, TimeoutError):
             return {}
-    now_ms = access.clock.wall_ms()
-    return {TopicPartition(each.topic, each.partition): SeenEnd(end, now_ms) for each, end in ends.items()}
+    return {TopicPartition(each.topic, each.partition): SeenEnd(end, asked_ms) for each, end in ends.items()}
+
+
+async def _is_resolved(bootstrap: Sequence[str]) -> bool:
+    """Return whether the names of these servers are resolved in time. They may have gone with the source.
+
+    A thread of the event loop would be awaited at the end of the process, however long it takes.
+    """
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def resolve() -> None:
+        _resolve(bootstrap)
+        with suppress(RuntimeError):  # the event loop may have ended
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=resolve, daemon=True).start()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(done.wait(), SOURCE_S)
+    return done.is_set()
+
+
+def _resolve(bootstrap: Sequence[str]) -> None:
+    for server in bootstrap:
+        host, _, port = server.rpartition(":")
+        with suppress(OSError):
+            socket.getaddrinfo(host.strip("[]"), port)

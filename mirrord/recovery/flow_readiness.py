@@ -6,20 +6,18 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mirrord.config.schema import FlowConfig
-from mirrord.groups.group_position_translation import Lanes, ahead_of, copied_by_end
 from mirrord.ledger.last_seen.configs_and_acls import seen_acls, seen_configs
 from mirrord.ledger.last_seen.group_positions import seen_groups
-from mirrord.ledger.last_seen.source_ends import SeenEnd
-from mirrord.ledger.offset_map import CopiedPosition
+from mirrord.ledger.last_seen.source_ends import SeenEnd, SeenEnds
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.names import LaneId, TopicPartition
-from mirrord.model.readiness import FlowReadiness, GroupsReadiness, PartitionReadiness
+from mirrord.model.names import TopicPartition
+from mirrord.model.readiness import FlowReadiness, GroupsReadiness
 from mirrord.model.status import LaneStatus
 from mirrord.recovery.rules.access import faults
 from mirrord.recovery.rules.comparisons import compare_acls, compare_configs
 from mirrord.recovery.rules.groups import groups_readiness
 from mirrord.recovery.rules.judgement import DEFAULT_RPO_S, judge
-from mirrord.recovery.rules.partitions import proof_of, recorded_partitions, reported_partitions
+from mirrord.recovery.rules.partitions import observed_lanes, partitions_of, proof_of
 from mirrord.recovery.target_survey import TargetClients, TargetSurvey, survey_target
 from mirrord.supervision.lane_status import present_lanes
 from mirrord.topics.acl_sync import topic_names
@@ -41,6 +39,8 @@ class Live(NamedTuple):
 
     reported: Sequence[LaneStatus] | None = None
     """The lanes as the flow's daemon reports them. None if it does not answer."""
+    faults: Mapping[str, str] | None = None
+    """The selected topics that the daemon does not copy, or not completely. None if it does not answer."""
     ends: Mapping[TopicPartition, SeenEnd] = {}
     """High watermarks that the source has just reported, if no daemon answers."""
 
@@ -52,9 +52,9 @@ async def flow_readiness(
 
     What the target does not answer is reported as a blocker.
     """
-    lanes = present_lanes(state, state.lanes)
+    lanes = observed_lanes(state, present_lanes(state, state.lanes))
     survey = await survey_target(flow, state, lanes, clients)
-    partitions = _partitions(state, lanes, live, survey, now_ms)
+    partitions = partitions_of(state, lanes, live.ends, live.reported)
     copies = {lane.source_topic: lane.target_topic for lane in lanes}
     found = FlowReadiness(
         flow=flow.name,
@@ -72,7 +72,7 @@ async def flow_readiness(
             flow,
             seen_configs(state),
             copies,
-            {} if isinstance(survey.settings, str) else survey.settings.topics,
+            survey.settings if isinstance(survey.settings, str) else survey.settings.topics,
             {} if isinstance(survey.settings, str) else survey.settings.refused,
         ),
         acls=compare_acls(
@@ -95,10 +95,35 @@ async def flow_readiness(
         targets = {name: topic.topic_id for name, topic in survey.topics.topics.items()}
     flow_rpo_s = DEFAULT_RPO_S if flow.rpo_ms is None else flow.rpo_ms / 1000
     blockers, remarks = judge(found, state, lanes, targets, flow_rpo_s if asked.rpo_s is None else asked.rpo_s)
-    failed = sorted({part for part in survey if isinstance(part, str) and part is not survey.acls})
+    failed = sorted({part for part in (survey.topics, survey.bounds, survey.commits) if isinstance(part, str)})
     nothing = () if partitions else ("nothing is copied yet",)
-    blockers = (*failed, *nothing, *blockers, *_refused(asked.principals, survey, copies.values()))
+    blockers = (
+        *failed,
+        *nothing,
+        *_faults(state, live),
+        *blockers,
+        *_unanswered(survey),
+        *_refused(asked.principals, survey, copies.values()),
+    )
     return replace(found, ready=not blockers, blockers=blockers, remarks=remarks)
+
+
+def _faults(state: FlowState, live: Live) -> Iterator[str]:
+    """Yield one line for each selected topic that is not copied, or not completely."""
+    seen = SeenEnds(state).faults
+    lines = seen.lines if live.faults is None else live.faults
+    yield from (f"{topic}: {line}" for topic, line in sorted(lines.items()))
+    if live.faults is None and seen.omitted:
+        yield f"{seen.omitted} more topics are not copied, or not completely"
+
+
+def _unanswered(survey: TargetSurvey) -> Iterator[str]:
+    if isinstance(survey.commits, str):
+        return
+    if refused := survey.commits.refused:
+        group, why = min(refused.items())
+        more = f" and {len(refused) - 1} more groups" if len(refused) > 1 else ""
+        yield f"the target does not return the positions of group {group}{more}: {why}"
 
 
 def _refused(principals: Sequence[str], survey: TargetSurvey, topics: Collection[str]) -> Iterator[str]:
@@ -111,36 +136,13 @@ def _refused(principals: Sequence[str], survey: TargetSurvey, topics: Collection
             yield from faults(rules, principal, topics)
 
 
-def _partitions(
-    state: FlowState, lanes: Sequence[LaneState], live: Live, survey: TargetSurvey, now_ms: int
-) -> list[PartitionReadiness]:
-    if live.reported is not None:
-        return reported_partitions(state, live.reported, now_ms)
-    return recorded_partitions(state, lanes, live.ends, _copied_by_end(state, lanes, survey))
-
-
-def _copied_by_end(state: FlowState, lanes: Sequence[LaneState], survey: TargetSurvey) -> dict[LaneId, CopiedPosition]:
-    """Return how far lanes have copied since their last progress records, according to the ends of their target
-    partitions."""
-    if isinstance(survey.bounds, str):
-        return {}
-    furthest = {(lane.source_topic, lane.partition): 1 << 62 for lane in lanes}
-    found: dict[LaneId, CopiedPosition] = {}
-    for lane in ahead_of(Lanes().of(state), state.progress, furthest):
-        bounds = survey.bounds.get((lane.target_topic, lane.partition))
-        copied = None if bounds is None else copied_by_end(lane, state.progress[lane.key.id], bounds[1])
-        if copied is not None:
-            found[lane.key.id] = copied
-    return found
-
-
 def _groups(flow: FlowConfig, state: FlowState, lanes: Sequence[LaneState], survey: TargetSurvey) -> GroupsReadiness:
     if not flow.follows_groups:
         return GroupsReadiness(note='positions of consumer groups are not synced: groups.mode is "off"')
     if isinstance(survey.commits, str) or isinstance(survey.bounds, str):
-        return GroupsReadiness()
+        return GroupsReadiness(note="the target does not show the positions of consumer groups")
     copies = {(lane.target_topic, lane.partition): (lane.source_topic, lane.partition) for lane in lanes}
-    return groups_readiness(seen_groups(state), survey.commits, copies, survey.bounds)
+    return groups_readiness(seen_groups(state), survey.commits.offsets, copies, survey.bounds)
 
 
 def _total(lags: Sequence[int | None]) -> int | None:

@@ -1,7 +1,7 @@
 """Reads from the target cluster what `mirrord ready` compares with the ledger. Nothing is changed."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple, TypeVar
 
@@ -9,20 +9,32 @@ from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.groups.rules.commit_plan import GroupFilter
 from mirrord.kafka.client.admin_requests import NotOffered
 from mirrord.kafka.client.cluster_metadata import view_of
-from mirrord.kafka.client.config_and_acl_admin import NoAuthorizer, SeenSettings, UpkeepAdmin
-from mirrord.kafka.client.group_admin import GroupAdmin
+from mirrord.kafka.client.config_and_acl_admin import NoAuthorizer, RequestRefused, SeenSettings, UpkeepAdmin
+from mirrord.kafka.client.group_admin import LATER, GroupAdmin
 from mirrord.kafka.client.log_offsets import LogOffsets
 from mirrord.kafka.client.topic_admin import ClusterTopics, TopicAdmin
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.groups import GroupOffsets
 from mirrord.kafka.protocol.list_offsets import EARLIEST, LATEST
-from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.acls import AclRule, ResourceKind
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import MirrordError
 from mirrord.model.names import TopicPartition
 from mirrord.recovery.rules.groups import Commits, TargetBounds
 from policies.acls import acl_policy
 
+COORDINATOR_S, AGAIN_S = 2.0, 0.1
+"""How long groups are asked about again whose coordinators are just moving or loading, and the pause in between."""
+
 T = TypeVar("T")
+
+
+class TargetCommits(NamedTuple):
+    """The committed offsets of the groups on the target."""
+
+    offsets: Commits
+    refused: Mapping[str, str]
+    """Kafka's error for each group whose offsets are not known."""
 
 
 class TargetSurvey(NamedTuple):
@@ -30,7 +42,7 @@ class TargetSurvey(NamedTuple):
 
     topics: ClusterTopics | str
     bounds: TargetBounds | str
-    commits: Commits | str
+    commits: TargetCommits | str
     settings: SeenSettings | str
     acls: frozenset[AclRule] | str
 
@@ -66,9 +78,9 @@ async def survey_target(
 async def _part(work: Awaitable[T]) -> T | str:
     try:
         return await work
-    except (NoAuthorizer, NotOffered) as fault:
+    except (NoAuthorizer, NotOffered, RequestRefused) as fault:
         return f"the target: {fault}"
-    except EnvironmentFault as fault:
+    except MirrordError as fault:
         return f"the target does not answer: {fault}"
 
 
@@ -82,16 +94,32 @@ async def _bounds(cluster: ClusterConfig, partitions: Collection[TopicPartition]
     }
 
 
-async def _commits(flow: FlowConfig, state: FlowState, cluster: ClusterConfig) -> Commits:
+async def _commits(flow: FlowConfig, state: FlowState, cluster: ClusterConfig) -> TargetCommits:
     if not flow.follows_groups:
-        return {}
+        return TargetCommits({}, {})
     passes = GroupFilter(flow.groups).passes
     async with view_of(flow.target, cluster, state.target_cluster) as view:
         admin = GroupAdmin(view)
         listed = [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]
-        found: dict[str, dict[TopicAndPartition, int]] = {}
-        for group, answer in (await admin.offsets(listed)).items():
-            found[group] = {place: commit.offset for place, commit in answer.offsets.items()}
+        answers = await _answers(admin, listed)
+    found = {
+        group: {place: commit.offset for place, commit in answer.offsets.items()}
+        for group, answer in answers.items()
+        if not answer.error
+    }
+    refused = {group: ErrorCode.name_of(answer.error) for group, answer in answers.items() if answer.error}
+    return TargetCommits(found, refused)
+
+
+async def _answers(admin: GroupAdmin, groups: Collection[str]) -> dict[str, GroupOffsets]:
+    """Return the committed offsets. Groups whose coordinators are just moving or loading are asked again for a
+    while."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + COORDINATOR_S
+    found = await admin.offsets(groups)
+    while (later := [group for group in groups if found[group].error in LATER]) and loop.time() < until:
+        await asyncio.sleep(AGAIN_S)
+        found |= await admin.offsets(later)
     return found
 
 

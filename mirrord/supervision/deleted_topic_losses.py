@@ -182,7 +182,7 @@ class DeletedTopicLosses:
     async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
         known = {lane.source_topic for lane in state.lanes.values()}
         ends = (each.source for each in state.source_ends.values())
-        known |= {source.topic for source in ends if source is not None and not source.lost}
+        known |= {source.topic for source in ends if source is not None and not source.lost and source.seen is None}
         self._absent = (self._absent & known) - shown.keys()
         missing = known - shown.keys() - self._absent
         seen = await source.describe(missing) if missing else None

@@ -53,6 +53,8 @@ class Uncovered(NamedTuple):
     hosted: frozenset[LaneId]
     fetched: Mapping[SourcePartition, FetchedEnd] = {}
     """The other partitions of selected topics."""
+    faults: Mapping[str, str] = {}
+    """Selected topics that are not copied, or not completely, each with the reason."""
 
 
 class UncoveredEnds:
@@ -96,13 +98,13 @@ class UncoveredEnds:
         try:
             while True:
                 began = time.thread_time()
-                asked = uncovered(*known(), self._clock.monotonic())
+                asked, asked_ms = uncovered(*known(), self._clock.monotonic()), self._clock.wall_ms()
                 try:
                     self._ends = await client.high_watermarks(asked.wanted)
                 except EnvironmentFault:
                     self._ends = {}  # `ClusterWatch` reports that the source does not answer
                 await self._record(recorder, asked.hosted)
-                await self._record_seen(recorder, asked)
+                await self._record_seen(recorder, asked, asked_ms)
                 await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
         finally:
             self._ends = {}
@@ -126,15 +128,18 @@ class UncoveredEnds:
         known = {where: end for where, end in ends.items() if where not in lower or lower[where].lane in sure_lanes}
         await recorder.save(changed_records(state, known, state.lease_epoch, self._clock.wall_ms()))
 
-    async def _record_seen(self, recorder: Recorder, asked: Uncovered) -> None:
-        """Record all log ends, so that they can be shown when the source is gone."""
+    async def _record_seen(self, recorder: Recorder, asked: Uncovered, asked_ms: int) -> None:
+        """Record all log ends, so that they can be shown when the source is gone. `asked_ms` is the time before the
+        log ends were requested. By now, they may be out of date."""
         if not asked.wanted and not asked.fetched:
             return
-        now_ms = self._clock.wall_ms()
-        seen = {where: SeenEnd(each.end, now_ms - int(each.age_s * 1000)) for where, each in asked.fetched.items()}
-        seen |= {where: SeenEnd(self._ends[where], now_ms) if where in self._ends else NEVER for where in asked.wanted}
+        seen = {where: SeenEnd(each.end, asked_ms - int(each.age_s * 1000)) for where, each in asked.fetched.items()}
+        seen |= {
+            where: SeenEnd(self._ends[where], asked_ms) if where in self._ends else NEVER for where in asked.wanted
+        }
         state = recorder.state
-        if await recorder.save(end_records(state, seen, state.lease_epoch, now_ms)):
+        records = end_records(state, seen, asked.faults, state.lease_epoch, self._clock.wall_ms())
+        if await recorder.save(records):
             await recorder.remove(surplus_records(state, {where.topic_id for where in seen}))
 
 
@@ -166,4 +171,5 @@ def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorRep
         for partition in range(copied[name] if name in discovered.beyond_limits else topics[name].partitions)
     ]
     wanted = [where for where in selected if where[1:] not in fetched]
-    return Uncovered(wanted, hosted, {where: fetched[where[1:]] for where in selected if where[1:] in fetched})
+    ends = {where: fetched[where[1:]] for where in selected if where[1:] in fetched}
+    return Uncovered(wanted, hosted, ends, discovered.faults)

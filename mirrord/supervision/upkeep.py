@@ -13,7 +13,6 @@ import structlog
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
 from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
-from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.last_seen.configs_and_acls import acl_records, config_records
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
@@ -139,23 +138,27 @@ class Upkeep:
                 await asyncio.sleep(FIRST_S)
                 continue
             await self._try("mirrord's own topics", lambda seen=discovered: self._own.round(seen.target))
-            await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder))
+            if await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder)):
+                await self._record_configs(recorder)
             copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
             await self._try("target configs", lambda copies=copies: self._policies.round(copies))
-            await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
-            await self._record_seen(recorder)
+            if await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder)):
+                await self._record_acls(recorder)
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
-    async def _record_seen(self, recorder: Recorder) -> None:
-        """Record the configs and ACLs of the source, so that they can be shown when the source is gone."""
-        state, now_ms, records = recorder.state, self._clock.wall_ms(), list[Progress]()
-        if (configs := self.settings.seen).topics:
-            records += config_records(state, configs, state.lease_epoch, now_ms)
+    async def _record_configs(self, recorder: Recorder) -> None:
+        """Record the configs of the source, which have just been read, so that they can be shown when it is gone."""
+        state, configs = recorder.state, self.settings.seen()
+        if configs.topics:
+            await recorder.save(config_records(state, configs, state.lease_epoch, self._clock.wall_ms()))
+
+    async def _record_acls(self, recorder: Recorder) -> None:
+        """Record the ACLs of the source, if they have just been read."""
+        state, now_ms = recorder.state, self._clock.wall_ms()
         if self._acls.seen is not None:
-            records += acl_records(state, self._acls.seen, "", state.lease_epoch, now_ms)
+            await recorder.save(acl_records(state, self._acls.seen, "", state.lease_epoch, now_ms))
         elif self._acls.fault:
-            records += acl_records(state, (), self._acls.fault, state.lease_epoch, now_ms)
-        await recorder.save(records)
+            await recorder.save(acl_records(state, (), self._acls.fault, state.lease_epoch, now_ms))
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
         """Propagate the topic deletions that each new discovery result shows."""
@@ -166,7 +169,8 @@ class Upkeep:
             if discovered is not None:
                 await self._try("deletions", lambda seen=discovered: self._deletions.round(seen, ledger(), recorder))
 
-    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do the work, and report a failure. Return whether it was done."""
         line = ""
         try:
             await work()
@@ -180,3 +184,4 @@ class Upkeep:
         if line and line != self._faults.get(what, ""):
             log.warning("not_synced", flow=self._flow.name, what=what, reason=line)
         self._faults[what] = line
+        return not line

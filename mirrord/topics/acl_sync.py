@@ -123,7 +123,7 @@ class AclSync:
         self._pause_ms = 0
         self._wait_ms = 0
         self.seen: frozenset[AclRule] | None = None
-        """The ACLs of the source according to the latest comparison; None if they could not be read."""
+        """The ACLs of the source, if the last call to `round` has read them. Otherwise None."""
         self.fault = ""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators from the latest comparison, one line each. They concern ACLs that cannot be synced, and
@@ -135,6 +135,7 @@ class AclSync:
         `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault if a cluster does not
         answer.
         """
+        self.seen = None
         if self._flow.sync.acls is None:
             self._warn_once(ledger)
             return

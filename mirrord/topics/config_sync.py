@@ -15,6 +15,7 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
 from mirrord.kafka.client.config_and_acl_admin import SeenSettings, Settings, UpkeepAdmin
 from mirrord.ledger.facts.core import AnyFact, ConfigChange, ConfigsSynced
+from mirrord.ledger.facts.last_seen import SeenConfig
 from mirrord.ledger.last_seen.configs_and_acls import SeenSourceConfigs
 from mirrord.model.names import TopicId, ledger_topic
 from mirrord.topics.rules.retention import Retention, retention_of
@@ -72,6 +73,8 @@ class SettingsSync:
         now, these earlier configs show whether the source topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
         """The source topics' configs that the last call to `round` read, by topic name."""
+        self._synced: dict[str, tuple[Settings, tuple[SeenConfig, ...]]] = {}
+        """The results of `synced_configs`, each with the settings that led to it."""
         self._remarks: dict[str, str] = {}
         self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
@@ -83,11 +86,16 @@ class SettingsSync:
         """One line about each config for which a user's policy returned no valid result."""
         return self._rule.faults
 
-    @property
     def seen(self) -> SeenSourceConfigs:
-        """The source topics' configs that are synced, as the last call to `round` has read them."""
-        topics = {topic: synced_configs(settings, self._rule) for topic, settings in self._seen.items()}
-        return SeenSourceConfigs(topics=topics, known=frozenset().union(*self._seen.values()))
+        """Return the source topics' configs that are synced, as the last call to `round` has read them."""
+        for topic in self._synced.keys() - self._seen.keys():
+            del self._synced[topic]
+        for topic, settings in self._seen.items():
+            # Without a change, the settings are the same object.
+            if topic not in self._synced or self._synced[topic][0] is not settings:
+                self._synced[topic] = settings, synced_configs(settings, self._rule)
+        topics = {topic: synced for topic, (_, synced) in self._synced.items()}
+        return SeenSourceConfigs(topics=topics, known=frozenset(next(iter(self._seen.values()), ())))
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """For each of these source topics, return the configs with which to create its target topic.

@@ -10,15 +10,6 @@ from mirrord.model.acls import AclRule
 from mirrord.model.group_status import GroupState
 
 
-class StaleEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A source partition whose high watermark is not known to be current."""
-
-    topic: str
-    partition: int
-    seen_ms: int
-    """The latest time at which the recorded high watermark is known to have been current."""
-
-
 class SeenPosition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The position of a consumer group on the source, if the position on the target does not match it."""
 
@@ -54,13 +45,13 @@ class LastSeen(msgspec.Struct, frozen=True, array_like=True):
     set."""
 
     at_ms: int
-    """Time at which the contents were seen, according to the clock of the process that wrote the record. -1 in a
-    summary if nothing was seen."""
+    """A time at which the contents were current, according to the clock of the process that wrote the record."""
     ends: tuple[int, ...] = ()
     """High watermarks of consecutive partitions of one topic, beginning with the partition in the key. -1 means that
     the high watermark is unknown."""
-    stale: tuple[StaleEnd, ...] = ()
-    """In the summary: the partitions whose recorded high watermarks were not current at `at_ms`. All others were."""
+    stale: tuple[tuple[int, int], ...] = ()
+    """Pairs (position in `ends`, time in ms) for the high watermarks that were no longer known to be current at
+    `at_ms`, because the leaders did not answer. They were last known to be current at these times."""
     positions: tuple[SeenPosition, ...] = ()
     """Positions of some of the consumer groups."""
     groups: int = 0
@@ -68,7 +59,8 @@ class LastSeen(msgspec.Struct, frozen=True, array_like=True):
     in_step: int = 0
     """In the summary about groups: the number of positions that matched on both sides."""
     omitted: int = 0
-    """In the summary about groups: the number of positions that did not match, but for which there was no room."""
+    """In a summary: how many things are not recorded, because there are too many: positions of groups that did not
+    match, or topics with faults."""
     configs: tuple[SeenConfigs, ...] = ()
     """Configs of some of the source topics."""
     known: tuple[str, ...] = ()
@@ -77,3 +69,6 @@ class LastSeen(msgspec.Struct, frozen=True, array_like=True):
     """Some of the source's ACLs on topics and groups."""
     refused: str = ""
     """In the summaries about configs and ACLs: why they could not be read, or an empty string."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """In the summary about high watermarks: the selected topics that are not copied, or not completely, each with a
+    line that says why."""

@@ -17,5 +17,5 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
     """If `lost` is true, the source offset at which the lane of each partition would have begun. Records below this
     offset do not count as lost, because they were not to be copied. Missing values at the end are 0."""
     seen: LastSeen | None = None
-    """Set if the record is about what was last seen of the source (`mirrord.ledger.last_seen`). Then `ends` is empty,
-    and `lost` is true."""
+    """Set if the record is about what was last seen of the source (`mirrord.ledger.last_seen`). Then `ends` is
+    empty."""

@@ -69,7 +69,9 @@ def group_records(
             omitted += 1
             continue
         offset = -1 if each.source_offset is None else each.source_offset
-        bucket.append(SeenPosition(each.group, each.topic, each.partition, offset, each.state, each.why))
+        # The line of a position that waits contains a number that changes all the time.
+        why = "" if each.state == "waits" else each.why
+        bucket.append(SeenPosition(each.group, each.topic, each.partition, offset, each.state, why))
     records: list[Progress] = []
     for number, bucket in enumerate(divided):
         key, positions = bucket_key(_KIND, number), tuple(bucket)

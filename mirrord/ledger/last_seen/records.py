@@ -10,6 +10,7 @@ from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneId, LaneKey, TopicId
 
+_INTERNAL = "__consumer_offsets"
 BUCKETS = 64
 """Number of records among which things with names are divided, such as consumer groups."""
 
@@ -44,7 +45,8 @@ def buckets(state: FlowState, kind: str) -> Iterable[LastSeen]:
 
 
 def state_record(key: LaneId, topic: str, what: LastSeen, lease_epoch: int, at_ms: int) -> Progress:
-    """Return a record of the state topic."""
-    # To older versions, a record that is `lost` and has no ends states nothing.
-    source = SourceEnds(topic, (), lost=True, seen=what)
+    """Return a record of the state topic. `topic` is the source topic that it is about, if any."""
+    # Older versions see a record without ends, which states nothing. They remove it if they cannot find its topic, and
+    # they never report a loss of an internal topic.
+    source = SourceEnds(topic or _INTERNAL, (), seen=what)
     return Progress(key, lease_epoch, 0, 0, 0, -1, 0, -1, -1, at_ms, protected=False, state="", source=source)

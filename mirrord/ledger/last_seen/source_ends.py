@@ -1,26 +1,25 @@
 """The high watermarks of the source's partitions.
 
 The high watermarks of up to `BLOCK` partitions of a topic are in one record, which is written when one of them has
-changed. The summary says up to which time all of them are known to have been current. It names the partitions to which
-this does not apply, because their leaders did not answer.
+changed. The summary says up to which time they are known to have been current. If the leader of a partition does not
+answer, the record of its block says when its high watermark was last current.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.facts.last_seen import LastSeen, StaleEnd
+from mirrord.ledger.facts.last_seen import LastSeen
 from mirrord.ledger.last_seen.records import contents, state_record, summary_key
 from mirrord.ledger.source_ends import BLOCK, SourcePartition
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId, LaneKey, TopicId
 
 NEAR_MS = 1_500
-"""A partition is named as an exception if its high watermark was last current this much earlier than that of another
+"""A partition gets a time of its own if its high watermark was last current this much earlier than that of another
 partition."""
-NAMED = 200
-"""Maximum number of exceptions that are named. If there are more, the summary has the earliest time of all partitions,
-and names none."""
+FAULTS_KEPT = 200
+"""Maximum number of topics with faults that the summary names."""
 _KIND = "seen-ends"
 _SUMMARY = summary_key(_KIND)
 
@@ -31,11 +30,20 @@ class SeenEnd(NamedTuple):
     end: int
     """-1 if it was never seen."""
     at_ms: int
-    """The latest time at which it is known to have been current, or -1 if it was never seen."""
+    """A time at which it is known to have been current, or -1 if no such time is known."""
 
 
 NEVER = SeenEnd(-1, -1)
 """The high watermark of a partition that was never seen."""
+
+
+class SeenFaults(NamedTuple):
+    """The selected topics that were not copied, or not completely, when the source was last seen."""
+
+    lines: Mapping[str, str] = {}
+    """For each topic, why it was not copied."""
+    omitted: int = 0
+    """Number of further topics."""
 
 
 class SeenEnds:
@@ -45,66 +53,75 @@ class SeenEnds:
         self._state = state
         summary = contents(state, _SUMMARY)
         self._at_ms = -1 if summary is None else summary.at_ms
-        stale = () if summary is None else summary.stale
-        self._stale = {(each.topic, each.partition): each.seen_ms for each in stale}
+        self.faults = SeenFaults() if summary is None else SeenFaults(dict(summary.faults), summary.omitted)
+
+    @property
+    def exist(self) -> bool:
+        """Whether anything was ever recorded."""
+        return self._at_ms >= 0
 
     def of(self, lane: LaneState) -> SeenEnd:
-        """Return the high watermark of the lane's source partition. A progress record of the lane may hold a newer
-        one."""
-        progress = self._state.progress.get(lane.key.id)
+        """Return the high watermark of the lane's source partition. If none is recorded, return the one in the lane's
+        progress record, whose time is not known."""
         recorded = self.recorded(SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition))
-        if progress is None or progress.source_end < 0:
+        progress = self._state.progress.get(lane.key.id)
+        if recorded != NEVER or progress is None or progress.source_end < 0:
             return recorded
-        return max(recorded, SeenEnd(progress.source_end, progress.at_ms), key=lambda each: each.at_ms)
+        return SeenEnd(progress.source_end, -1)
 
     def recorded(self, where: SourcePartition) -> SeenEnd:
         """Return the high watermark of a partition according to the records of this module."""
-        ends, at = _ends_of(self._state, _block_key(where.topic_id, where.partition)), where.partition % BLOCK
-        if at >= len(ends) or ends[at] < 0:
+        block, at = contents(self._state, _block_key(where.topic_id, where.partition)), where.partition % BLOCK
+        if block is None or at >= len(block.ends) or block.ends[at] < 0:
             return NEVER
-        return SeenEnd(ends[at], self._stale.get((where.topic, where.partition), self._at_ms))
+        # A block may be newer than the summary, if a process was interrupted between the two.
+        return SeenEnd(block.ends[at], dict(block.stale).get(at, max(self._at_ms, block.at_ms)))
 
-
-def seen_partitions(state: FlowState) -> Iterator[tuple[SourcePartition, SeenEnd]]:
-    """Yield all partitions with a recorded high watermark."""
-    known = SeenEnds(state)
-    for key, topic_id in _blocks(state):
-        record = state.source_ends[key]
-        first, source = LaneKey.parse(key).partition, record.source
-        if source is None or source.seen is None:
-            continue
-        for number in range(len(source.seen.ends)):
-            where = SourcePartition(source.topic, topic_id, first + number)
-            if (end := known.recorded(where)) != NEVER:
-                yield where, end
+    def all(self) -> Iterator[tuple[SourcePartition, SeenEnd]]:
+        """Yield all partitions with a recorded high watermark."""
+        for key, topic_id in _blocks(self._state):
+            record = self._state.source_ends[key]
+            first, source = LaneKey.parse(key).partition, record.source
+            for number in range(0 if source is None or source.seen is None else len(source.seen.ends)):
+                where = SourcePartition("" if source is None else source.topic, topic_id, first + number)
+                if (end := self.recorded(where)) != NEVER:
+                    yield where, end
 
 
 def end_records(
-    state: FlowState, ends: Mapping[SourcePartition, SeenEnd], lease_epoch: int, now_ms: int
+    state: FlowState,
+    ends: Mapping[SourcePartition, SeenEnd],
+    faults: Mapping[str, str],
+    lease_epoch: int,
+    now_ms: int,
 ) -> list[Progress]:
     """Return the records to write if these high watermarks have been seen. `ends` contains all partitions of the flow.
-    If a high watermark is not known (`NEVER`), the recorded one stays in force, with its time.
+    If a high watermark is not known (`NEVER`), the recorded one stays in force, with its time. `faults` contains the
+    selected topics that are not copied, or not completely.
 
     The summary is the last record. It must not be written before the others.
     """
-    known = SeenEnds(state)
-    ends = {where: end if end.end >= 0 else known.recorded(where) for where, end in ends.items()}
-    blocks: dict[LaneId, dict[int, int]] = {}
+    known, topic_ids = SeenEnds(state), {where.topic_id for where in ends}
+    current = {where: end for where, end in known.all() if where.topic_id in topic_ids}
+    current |= {where: end for where, end in ends.items() if end.end >= 0}
+    limit = max((end.at_ms for end in current.values()), default=-1) - NEAR_MS
+    at_ms = min((end.at_ms for end in current.values() if end.at_ms >= limit), default=-1)
+    blocks: dict[LaneId, dict[int, SeenEnd]] = {}
     topics: dict[LaneId, str] = {}
-    for where, end in ends.items():
+    for where, end in current.items():
         key = _block_key(where.topic_id, where.partition)
         topics[key] = where.topic
-        block = blocks.setdefault(key, {})
-        if end.end >= 0:
-            block[where.partition % BLOCK] = end.end
+        blocks.setdefault(key, {})[where.partition % BLOCK] = end
     records: list[Progress] = []
     for key, block in blocks.items():
-        before = _ends_of(state, key)
-        merged = _merged(before, block)
-        if merged != before:
-            records.append(state_record(key, topics[key], LastSeen(now_ms, merged), lease_epoch, now_ms))
-    summary = _summary(ends)
-    if summary.at_ms >= 0 and summary != contents(state, _SUMMARY):
+        found = _block(block, at_ms, limit)
+        before = contents(state, key)
+        if before is None or (before.ends, before.stale) != (found.ends, found.stale):
+            records.append(state_record(key, topics[key], found, lease_epoch, now_ms))
+    lines = sorted(faults.items())
+    named = tuple(lines[:FAULTS_KEPT])
+    summary = LastSeen(at_ms, faults=named, omitted=max(0, len(lines) - FAULTS_KEPT))
+    if at_ms >= 0 and summary != contents(state, _SUMMARY):
         records.append(state_record(_SUMMARY, "", summary, lease_epoch, now_ms))
     return records
 
@@ -114,29 +131,16 @@ def surplus_records(state: FlowState, topics: Collection[TopicId]) -> list[LaneI
     return [key for key, topic_id in _blocks(state) if topic_id not in topics]
 
 
-def _summary(ends: Mapping[SourcePartition, SeenEnd]) -> LastSeen:
-    times = {where: end.at_ms for where, end in ends.items() if end.at_ms >= 0}
-    limit = max(times.values(), default=-1) - NEAR_MS
-    stale = tuple(StaleEnd(where.topic, where.partition, at_ms) for where, at_ms in times.items() if at_ms < limit)
-    if len(stale) > NAMED:
-        return LastSeen(min(times.values()))
-    return LastSeen(min((at_ms for at_ms in times.values() if at_ms >= limit), default=-1), stale=stale)
+def _block(block: Mapping[int, SeenEnd], at_ms: int, limit: int) -> LastSeen:
+    ends = tuple(block[at].end if at in block else -1 for at in range(max(block) + 1))
+    stale = tuple((at, end.at_ms) for at, end in sorted(block.items()) if end.at_ms < limit)
+    return LastSeen(at_ms, ends, stale)
 
 
 def _blocks(state: FlowState) -> Iterator[tuple[LaneId, TopicId]]:
     for key in state.source_ends:
         if key.endswith(f".{_KIND}") and key != _SUMMARY:
             yield key, LaneKey.parse(key).source_topic_id
-
-
-def _merged(before: tuple[int, ...], block: Mapping[int, int]) -> tuple[int, ...]:
-    count = max(len(before), max(block, default=-1) + 1)
-    return tuple(block.get(at, before[at] if at < len(before) else -1) for at in range(count))
-
-
-def _ends_of(state: FlowState, key: LaneId) -> tuple[int, ...]:
-    block = contents(state, key)
-    return () if block is None else block.ends
 
 
 def _block_key(topic_id: TopicId, partition: int) -> LaneId:

@@ -22,15 +22,17 @@ def compare_configs(
     flow: FlowConfig,
     seen: SeenSourceConfigs,
     copies: Mapping[str, str],
-    target: Mapping[str, Mapping[str, Setting]],
+    target: Mapping[str, Mapping[str, Setting]] | str,
     refused: Mapping[str, str],
 ) -> Comparison:
-    """Compare the configs of topics. `copies` maps source topics to target topics. `refused` says why the configs of
-    target topics cannot be read."""
+    """Compare the configs of topics. `copies` maps source topics to target topics. `target` holds the configs of the
+    target topics, or says why none can be read. `refused` says why those of some topics cannot be read."""
     if not flow.sync.configs:
         return Comparison(note="sync.configs is false")
     if seen.at_ms < 0:
         return Comparison(note=NOT_RECORDED)
+    if isinstance(target, str):
+        return Comparison(seen_ms=seen.at_ms, note=target)
     rule, lines = properties_of(flow), list[str]()
     for source_topic, target_topic in sorted(copies.items()):
         here, there = seen.topics.get(source_topic), target.get(target_topic)

@@ -13,9 +13,9 @@ TargetBounds = Mapping[TopicAndPartition, tuple[int, int]]
 Commits = Mapping[str, Mapping[TopicAndPartition, int]]
 """The committed offsets on the target, by group, target topic and partition."""
 
-_EXACT: frozenset[GroupState] = frozenset({"in step", "waits", "active", "ahead", "behind"})
-"""States in which it is known which record the group reads next. If it waits for records that have not been copied, it
-continues after the last copied one."""
+_EXACT: frozenset[GroupState] = frozenset({"in step", "waits", "active", "ahead"})
+"""States in which it is known which record the group reads next, if it has a position on the target. If it waits for
+records that have not been copied, it continues after the last copied one."""
 _IRRELEVANT: frozenset[GroupState] = frozenset({"not copied", "expired"})
 """States of positions that the flow has nothing to do with."""
 
@@ -26,7 +26,7 @@ def groups_readiness(
     """Return the readiness of all positions. `copies` maps each target partition to its source partition.
 
     The recorded positions are those that did not match on both sides. All other positions are known from the commits on
-    the target.
+    the target. If the target has fewer of them than there were, some of them have been lost.
     """
     noted: dict[tuple[str, TopicAndPartition], PositionReadiness] = {}
     targets = {place: target for target, place in copies.items()}
@@ -35,26 +35,33 @@ def groups_readiness(
             target = targets.get((each.topic, each.partition))
             offset = None if target is None else commits.get(each.group, {}).get(target)
             noted[each.group, (each.topic, each.partition)] = _noted(each, offset)
-    exact = 0
+    matching = 0
     for group, offsets in commits.items():
         for target, offset in offsets.items():
             place = copies.get(target)
             if place is None:
                 continue
+            matching += (group, place) not in noted
             if (removed := _removed(group, place, offset, bounds.get(target))) is not None:
                 noted[group, place] = removed
-            elif (group, place) not in noted:
-                exact += 1
     positions = sorted(noted.values(), key=lambda each: (each.is_known, each.group, each.topic, each.partition))
-    inexact = sum(not each.is_known for each in positions) + seen.omitted
+    removed_count = sum(each.state == "removed" for each in positions)
+    lost = max(0, seen.in_step - matching)
+    known = sum(each.is_known for each in positions)
     return GroupsReadiness(
         groups=max(seen.groups, len(commits)),
-        exact=exact + len(positions) - (inexact - seen.omitted),
-        inexact=inexact,
+        exact=matching - min(matching, removed_count) + known,
+        inexact=len(positions) - known + seen.omitted + lost,
         seen_ms=None if seen.at_ms < 0 else seen.at_ms,
         positions=tuple(positions),
-        note=f"{seen.omitted} more positions did not match, and are not recorded" if seen.omitted else "",
+        note=_note(seen.omitted, lost),
     )
+
+
+def _note(omitted: int, lost: int) -> str:
+    lines = [f"{omitted} more positions did not match, and are not recorded"] if omitted else []
+    lines += [f"{lost} positions that matched on both sides are no longer on the target"] if lost else []
+    return "; ".join(lines)
 
 
 def _noted(seen: SeenPosition, target_offset: int | None) -> PositionReadiness:
@@ -66,7 +73,7 @@ def _noted(seen: SeenPosition, target_offset: int | None) -> PositionReadiness:
         target_offset=target_offset,
         state=seen.state,
         why=seen.why,
-        is_known=seen.state in _EXACT,
+        is_known=seen.state in _EXACT and target_offset is not None,
     )
 
 

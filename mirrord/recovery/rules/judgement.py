@@ -85,6 +85,8 @@ def _missing(lanes: Sequence[LaneState], targets: Mapping[str, TopicId]) -> Iter
 
 
 def _groups(found: FlowReadiness) -> Iterator[str]:
+    if found.groups.seen_ms is None and not found.groups.note:
+        yield "the positions of consumer groups on the source were never recorded"
     if not found.groups.inexact:
         return
     first = next((each for each in found.groups.positions if not each.is_known), None)

@@ -2,118 +2,111 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, SeenEnds, seen_partitions
+from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, SeenEnds
 from mirrord.ledger.offset_map import CopiedPosition, finished_below
+from mirrord.ledger.source_ends import SourcePartition
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.names import TopicId, TopicPartition
 from mirrord.model.readiness import PartitionReadiness, ProofReadiness
 from mirrord.model.status import LaneStatus
 
 NOT_COPIED = "the partition is selected, but it is not copied"
 
 
-def recorded_partitions(
-    state: FlowState,
-    lanes: Iterable[LaneState],
-    ends: Mapping[TopicPartition, SeenEnd],
-    copied: Mapping[LaneId, CopiedPosition],
-) -> list[PartitionReadiness]:
-    """Return the partitions as the ledger and the records of the state topic show them.
+def observed_lanes(state: FlowState, lanes: Iterable[LaneState]) -> list[LaneState]:
+    """Return those of the lanes whose source topics existed and were selected when the source was last seen. If nothing
+    was ever recorded, return all of them."""
+    topics = {where.topic_id for where, _ in SeenEnds(state).all()}
+    return [lane for lane in lanes if not topics or lane.key.source_topic_id in topics]
 
-    `ends` holds the high watermarks of source partitions that the source has just reported. `copied` holds how far
-    lanes have copied according to the ends of their target partitions, if that is further than in their progress
-    records.
+
+def partitions_of(
+    state: FlowState,
+    lanes: Sequence[LaneState],
+    ends: Mapping[TopicPartition, SeenEnd],
+    reported: Sequence[LaneStatus] | None,
+) -> list[PartitionReadiness]:
+    """Return what would be lost of the partitions of these lanes, and of partitions that were never copied.
+
+    `ends` holds high watermarks that the source has just reported. For all other partitions, the recorded ones count.
+    `reported` holds the lanes as the flow's daemon reports them, or is None if it does not answer. The positions then
+    come from the progress records, which may be about a second old.
     """
     known, found = SeenEnds(state), list[PartitionReadiness]()
+    statuses = {(each.topic, each.partition): each for each in reported or ()}
     for lane in lanes:
         seen = ends.get(TopicPartition(lane.source_topic, lane.partition)) or known.of(lane)
-        found.append(_recorded(state, lane, seen, copied.get(lane.key.id)))
-    lanes_of = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
-    for where, end in seen_partitions(state):
-        if end.end > 0 and (where.topic_id, where.partition) not in lanes_of:
-            found.append(_uncopied(where.topic, where.partition, end))
+        status = statuses.pop((lane.source_topic, lane.partition), None)
+        found.append(_partition(state, lane, seen, status, answers=reported is not None))
+    there = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
+    for where, end in known.all():
+        if (where.topic_id, where.partition) not in there:
+            statuses.pop((where.topic, where.partition), None)
+            found.append(_uncopied(where, end))
+    # The daemon may have found partitions that are not recorded yet.
+    found += [_uncopied(SourcePartition(each.topic, TopicId(""), each.partition), NEVER) for each in statuses.values()]
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-def _recorded(state: FlowState, lane: LaneState, seen: SeenEnd, copied: CopiedPosition | None) -> PartitionReadiness:
-    progress, halted = state.progress.get(lane.key.id), lane.halted
-    first = lane.source_runs.first
-    source_offset, target_offset, safe_ms = None if first is None else first.offset, None, None
+def _partition(
+    state: FlowState, lane: LaneState, seen: SeenEnd, status: LaneStatus | None, *, answers: bool
+) -> PartitionReadiness:
+    progress, first = state.progress.get(lane.key.id), lane.source_runs.first
+    source_offset, target_offset, safe_ms = None if first is None else first.offset, None, -1
     if progress is not None:
-        copied, safe_ms = copied or CopiedPosition.by(progress), progress.last_record_ms
-    if copied is not None:
-        source_offset, target_offset = finished_below(lane, copied), copied.target_offset
-    lag_records = None if source_offset is None or seen == NEVER else max(0, seen.end - source_offset)
+        source_offset = finished_below(lane, CopiedPosition.by(progress))
+        target_offset, safe_ms = progress.target_offset, progress.last_record_ms
+    if status is not None and status.source_offset is not None and status.state == "copying":
+        source_offset, target_offset = status.source_offset, status.target_offset  # newer than the progress record
+    lag_records = None if source_offset is None or seen.end < 0 else max(0, seen.end - source_offset)
     return PartitionReadiness(
         topic=lane.source_topic,
         partition=lane.partition,
         target_topic=lane.target_topic,
-        state=_phase(state, lane),
+        state=_phase(state, lane, status, answers=answers),
         source_offset=source_offset,
         target_offset=target_offset,
-        safe_ms=safe_ms if safe_ms is not None and safe_ms >= 0 else None,
-        source_end=None if seen == NEVER else seen.end,
-        seen_ms=None if seen == NEVER else seen.at_ms,
+        safe_ms=safe_ms if safe_ms >= 0 else None,
+        source_end=None if seen.end < 0 else seen.end,
+        seen_ms=None if seen.at_ms < 0 else seen.at_ms,
         lag_records=lag_records,
         lag_s=_lag_s(lag_records, safe_ms, seen.at_ms),
-        note="" if halted is None else halted.line,
+        note=_note(lane, status),
     )
 
 
-def _phase(state: FlowState, lane: LaneState) -> str:
+def _phase(state: FlowState, lane: LaneState, status: LaneStatus | None, *, answers: bool) -> str:
+    if status is not None and (status.state != "unknown" or answers):
+        return status.state
     if lane.halted is not None:
         return "halted"
     return "unknown" if state.orders.pause_of(lane.source_topic, lane.partition) is None else "paused"
 
 
-def _lag_s(lag_records: int | None, safe_ms: int | None, seen_ms: int) -> float | None:
+def _note(lane: LaneState, status: LaneStatus | None) -> str:
+    if status is not None:
+        return status.note
+    return "" if lane.halted is None else lane.halted.line
+
+
+def _lag_s(lag_records: int | None, safe_ms: int, seen_ms: int) -> float | None:
     """Return how old the oldest record may be that would be lost. All of these records are newer than the newest copied
     one, if the timestamps of the records are correct."""
     if not lag_records:
         return None if lag_records is None else 0.0
-    return None if safe_ms is None or not 0 <= safe_ms <= seen_ms else (seen_ms - safe_ms) / 1000
+    return (seen_ms - safe_ms) / 1000 if 0 <= safe_ms <= seen_ms else None
 
 
-def _uncopied(topic: str, partition: int, end: SeenEnd) -> PartitionReadiness:
+def _uncopied(where: SourcePartition, end: SeenEnd) -> PartitionReadiness:
     return PartitionReadiness(
-        topic=topic,
-        partition=partition,
+        topic=where.topic,
+        partition=where.partition,
         target_topic="",
         state="not copied",
-        source_end=end.end,
-        seen_ms=end.at_ms,
+        source_end=None if end.end < 0 else end.end,
+        seen_ms=None if end.at_ms < 0 else end.at_ms,
         note=NOT_COPIED,
     )
-
-
-def reported_partitions(state: FlowState, lanes: Sequence[LaneStatus], at_ms: int) -> list[PartitionReadiness]:
-    """Return the partitions as the flow's daemon reports them. `at_ms` is the time of the report."""
-    newest = {
-        (lane.source_topic, lane.partition): lane for lane in sorted(state.lanes.values(), key=lambda each: each.age)
-    }
-    found: list[PartitionReadiness] = []
-    for lane in lanes:
-        ledger = newest.get((lane.topic, lane.partition))
-        progress = None if ledger is None else state.progress.get(ledger.key.id)
-        safe_ms = -1 if progress is None else progress.last_record_ms
-        copies = ledger is not None
-        found.append(
-            PartitionReadiness(
-                topic=lane.topic,
-                partition=lane.partition,
-                target_topic=lane.target_topic,
-                state=lane.state if copies else "not copied",
-                source_offset=lane.source_offset,
-                target_offset=lane.target_offset,
-                safe_ms=safe_ms if safe_ms >= 0 else None,
-                source_end=lane.source_end,
-                seen_ms=None if lane.source_end is None else at_ms,
-                lag_records=lane.lag_records,
-                lag_s=lane.lag_s,
-                note=lane.note or ("" if copies else NOT_COPIED),
-            )
-        )
-    return found
 
 
 def proof_of(state: FlowState, lanes: Iterable[LaneState]) -> ProofReadiness:

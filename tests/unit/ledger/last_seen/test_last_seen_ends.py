@@ -4,17 +4,15 @@ from collections.abc import Mapping
 
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import LeaseTaken, Progress
-from mirrord.ledger.facts.last_seen import StaleEnd
 from mirrord.ledger.fold import fold
-from mirrord.ledger.last_seen.records import contents, summary_key
+from mirrord.ledger.last_seen.records import summary_key
 from mirrord.ledger.last_seen.source_ends import (
-    NAMED,
     NEAR_MS,
     NEVER,
     SeenEnd,
     SeenEnds,
+    SeenFaults,
     end_records,
-    seen_partitions,
     surplus_records,
 )
 from mirrord.ledger.source_ends import (
@@ -47,7 +45,7 @@ def where(partition: int = 0, topic_id: TopicId = TOPIC, topic: str = "orders") 
 
 def note(ledger: FlowState, ends: Mapping[SourcePartition, SeenEnd], now_ms: int) -> list[Progress]:
     """Save the records, as they are read back from the state topic."""
-    records = end_records(ledger, ends, 1, now_ms)
+    records = end_records(ledger, ends, {}, 1, now_ms)
     for record in records:
         known = decode_state(state_key(record), encode_state(record))
         assert isinstance(known, Progress)
@@ -65,7 +63,7 @@ def test_all_ends_are_current_although_only_those_that_changed_are_written() -> 
     assert SeenEnds(ledger).recorded(where()) == SeenEnd(7, 1_950)
     changed = note(ledger, {where(0): SeenEnd(8, 2_950), where(BLOCK): SeenEnd(9, 3_000)}, 3_000)
     assert [each.lane for each in changed][1:] == [SUMMARY]
-    assert dict(seen_partitions(ledger)) == {where(0): SeenEnd(8, 2_950), where(BLOCK): SeenEnd(9, 2_950)}
+    assert dict(SeenEnds(ledger).all()) == {where(0): SeenEnd(8, 2_950), where(BLOCK): SeenEnd(9, 2_950)}
 
 
 def test_a_partition_whose_leader_is_gone_keeps_its_end_and_its_time() -> None:
@@ -75,9 +73,12 @@ def test_a_partition_whose_leader_is_gone_keeps_its_end_and_its_time() -> None:
     known = SeenEnds(ledger)
     assert known.recorded(where(0)) == SeenEnd(7, 1_000)
     assert known.recorded(where(1)) == SeenEnd(4, 1_000 + NEAR_MS + 1)
-    summary = contents(ledger, SUMMARY)
-    assert summary is not None
-    assert summary.stale == (StaleEnd("orders", 0, 1_000),)
+    # What was seen of it does not change while it is gone, so nothing is written again and again.
+    (summary,) = note(ledger, {where(0): NEVER, where(1): SeenEnd(4, 9_000)}, 9_000)
+    assert summary.lane == SUMMARY
+    assert SeenEnds(ledger).recorded(where(0)) == SeenEnd(7, 1_000)
+    note(ledger, {where(0): SeenEnd(8, 10_000), where(1): SeenEnd(4, 10_000)}, 10_000)
+    assert SeenEnds(ledger).recorded(where(0)) == SeenEnd(8, 10_000)
 
 
 def test_a_source_that_is_gone_changes_nothing() -> None:
@@ -90,27 +91,50 @@ def test_a_source_that_is_gone_changes_nothing() -> None:
     assert SeenEnds(ledger).recorded(where(1)) == SeenEnd(3, 1_000)
 
 
-def test_many_exceptions_are_not_named() -> None:
+def test_many_partitions_without_leaders_leave_the_others_current() -> None:
     ledger = state()
-    ends = {where(partition): SeenEnd(5, 1_000) for partition in range(NAMED + 1)}
+    ends = {where(partition): SeenEnd(5, 1_000) for partition in range(3 * BLOCK)}
     note(ledger, ends, 1_000)
     note(ledger, dict.fromkeys(ends, NEVER) | {where(9_999): SeenEnd(1, 9_000)}, 9_000)
-    summary = contents(ledger, SUMMARY)
-    assert summary is not None
-    assert (summary.at_ms, summary.stale) == (1_000, ())
+    known = SeenEnds(ledger)
+    assert {known.recorded(each) for each in ends} == {SeenEnd(5, 1_000)}
+    assert known.recorded(where(9_999)) == SeenEnd(1, 9_000)
 
 
-def test_a_newer_progress_record_counts_and_an_older_one_does_not() -> None:
+def test_a_partition_that_is_no_longer_observed_is_not_current() -> None:
+    ledger = state()
+    note(ledger, {where(0): SeenEnd(7, 1_000), where(1): SeenEnd(3, 1_000)}, 1_000)
+    note(ledger, {where(0): SeenEnd(9, 90_000)}, 90_000)
+    assert SeenEnds(ledger).recorded(where(1)) == SeenEnd(3, 1_000)
+
+
+def test_a_block_that_is_newer_than_the_summary_has_its_own_time() -> None:
+    """The process that wrote them was interrupted."""
+    ledger = state()
+    note(ledger, {where(0): SeenEnd(7, 1_000)}, 1_000)
+    block, _ = end_records(ledger, {where(0): SeenEnd(8, 2_000)}, {}, 1, 2_000)
+    ledger.accept_progress(block)
+    assert SeenEnds(ledger).recorded(where(0)) == SeenEnd(8, 2_000)
+
+
+def test_a_progress_record_counts_only_if_nothing_was_recorded() -> None:
+    """Its end is that of the last fetch, which may be much older than the record."""
     ledger = state()
     lane = ledger.lanes[LANE]
     progress = Progress(LANE, 1, 0, 4, 4, 0, 4, 12, 1, 1_500, protected=True, state="copying")
     ledger.accept_progress(progress)
-    assert SeenEnds(ledger).of(lane) == SeenEnd(12, 1_500)
-    note(ledger, {where(0): SeenEnd(11, 1_400)}, 1_450)
-    assert SeenEnds(ledger).of(lane) == SeenEnd(12, 1_500)
-    # The source was truncated: a higher end that was seen earlier no longer counts.
-    note(ledger, {where(0): SeenEnd(10, 1_600)}, 1_650)
-    assert SeenEnds(ledger).of(lane) == SeenEnd(10, 1_600)
+    assert SeenEnds(ledger).of(lane) == SeenEnd(12, -1)
+    note(ledger, {where(0): SeenEnd(70, 1_000)}, 1_000)
+    assert SeenEnds(ledger).of(lane) == SeenEnd(70, 1_000)
+
+
+def test_topics_that_are_not_copied_are_named() -> None:
+    ledger = state()
+    faults = {f"topic-{number:03}": "too many partitions" for number in range(203)}
+    ledger.accept_progress(end_records(ledger, {where(0): SeenEnd(7, 1_000)}, faults, 1, 1_000)[-1])
+    found = SeenEnds(ledger).faults
+    assert (len(found.lines), found.omitted) == (200, 3)
+    assert SeenEnds(state()).faults == SeenFaults()
 
 
 def test_a_time_is_never_that_of_another_topic_with_the_same_name() -> None:

@@ -22,7 +22,7 @@ def test_a_position_that_matched_is_known_from_the_target() -> None:
         ("waits", True),
         ("active", True),
         ("ahead", True),
-        ("behind", True),
+        ("behind", False),
         ("unknown", False),
         ("unsure", False),
         ("refused", False),
@@ -53,3 +53,15 @@ def test_retention_has_removed_the_next_record() -> None:
 def test_positions_without_room_count_as_unknown() -> None:
     found = groups_readiness(SeenGroups(9, 1, 0, (), 4), {}, COPIES, {})
     assert (found.exact, found.inexact) == (0, 4)
+
+
+@pytest.mark.parametrize("state", ["waits", "active", "ahead"])
+def test_a_group_without_a_position_on_the_target_does_not_have_a_next_record(state: GroupState) -> None:
+    seen = SeenGroups(9, 1, 0, (SeenPosition("billing", *PLACE, 8, state),))
+    assert groups_readiness(seen, {}, COPIES, {COPY: (0, 10)}).inexact == 1
+
+
+def test_positions_that_are_no_longer_on_the_target() -> None:
+    found = groups_readiness(SeenGroups(9, 1, 3), {"billing": {COPY: 5}}, COPIES, {COPY: (0, 10)})
+    assert (found.exact, found.inexact) == (1, 2)
+    assert "2 positions that matched on both sides are no longer on the target" in found.note

@@ -47,7 +47,7 @@ def partition(number: int = 0, state: str = "copying", lag: int | None = 0, lag_
 
 def flow(
     partitions: Sequence[PartitionReadiness] = (partition(),),
-    groups: GroupsReadiness = GroupsReadiness(),  # noqa: B008 - it is immutable
+    groups: GroupsReadiness = GroupsReadiness(seen_ms=50_500),  # noqa: B008 - it is immutable
     at_ms: int = 51_000,
     configs: Comparison = Comparison(),  # noqa: B008
 ) -> FlowReadiness:
@@ -112,7 +112,7 @@ def test_a_group_whose_next_record_is_not_known() -> None:
     unknown = PositionReadiness(
         group="billing", topic="orders", partition=0, state="unknown", why="it is before the map", is_known=False
     )
-    groups = GroupsReadiness(groups=1, exact=3, inexact=1, positions=(unknown,))
+    groups = GroupsReadiness(groups=1, exact=3, inexact=1, positions=(unknown,), seen_ms=50_500)
     assert judged(flow(groups=groups)).blockers == (
         "the next record is not known for 1 position of a group; group billing in orders-0: it is before the map",
     )
@@ -126,6 +126,13 @@ def test_what_is_old_lost_or_different_is_a_remark() -> None:
     assert blockers == ()
     assert remarks == (
         "eu was last seen 30 s ago: records that were written after that are not counted",
+        "commits on eu were last seen 30 s ago: what groups committed after that is not known",
         "5 offsets were lost earlier: `mirrord gaps` lists them",
         "configs differ: a (and 1 more)",
     )
+
+
+def test_groups_that_were_never_recorded() -> None:
+    (line,) = judged(flow(groups=GroupsReadiness())).blockers
+    assert line == "the positions of consumer groups on the source were never recorded"
+    assert judged(flow(groups=GroupsReadiness(note="groups.mode is off"))).blockers == ()
