@@ -25,6 +25,7 @@ from mirrord.kafka.protocol import (
     produce,
     producer_ids,
     quorum,
+    quotas,
     transactions,
 )
 from mirrord.kafka.protocol.crc32c import checksum
@@ -87,6 +88,7 @@ _ANSWERS: dict[str, Callable[[int, Reader], object]] = {
     "CreateAcls": lambda _, reader: acls.decode_create(reader),
     "DeleteAcls": lambda _, reader: acls.decode_delete(reader),
     "DescribeCluster": lambda _, reader: describe_cluster.decode_describe_cluster(reader),
+    "DescribeClientQuotas": lambda _, reader: quotas.decode_describe(reader),
     "DescribeQuorum": lambda _, reader: quorum.decode_describe_quorum(reader),
     "FindCoordinator": lambda version, reader: groups.decode_find(version, reader, _ONE),
     "ListGroups": groups.decode_list,

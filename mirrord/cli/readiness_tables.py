@@ -36,7 +36,7 @@ def _flow(flow: FlowReadiness, *, whole: bool) -> Iterator[RenderableType]:
     for each in positions if whole else positions[:_MOST_ROWS]:
         why = f": {each.why}" if each.why else ""
         yield escape(f"  group {each.group} in {each.topic}-{each.partition} is {each.state}{why}")
-    for what, comparison in (("config", flow.configs), ("ACL", flow.acls)):
+    for what, comparison in (("config", flow.configs), ("ACL", flow.acls), ("quota", flow.quotas)):
         yield from (escape(f"  {what}: {line}") for line in _shown(comparison, whole=whole))
     yield ""
 

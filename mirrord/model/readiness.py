@@ -111,6 +111,7 @@ class FlowReadiness(msgspec.Struct, frozen=True, kw_only=True):
     groups: GroupsReadiness = GroupsReadiness()
     configs: Comparison = Comparison()
     acls: Comparison = Comparison()
+    quotas: Comparison = Comparison()
     proof: ProofReadiness = ProofReadiness()
 
 

@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from mirrord.config.schema import FlowConfig
 from mirrord.ledger.last_seen.configs_and_acls import seen_acls, seen_configs
 from mirrord.ledger.last_seen.group_positions import seen_groups
+from mirrord.ledger.last_seen.quotas import seen_quotas
 from mirrord.ledger.last_seen.source_ends import SeenEnd, SeenEnds
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import TopicPartition
 from mirrord.model.readiness import FlowReadiness, GroupsReadiness
 from mirrord.model.status import LaneStatus
 from mirrord.recovery.rules.access import faults
-from mirrord.recovery.rules.comparisons import compare_acls, compare_configs
+from mirrord.recovery.rules.comparisons import compare_acls, compare_configs, compare_quotas
 from mirrord.recovery.rules.groups import groups_readiness
 from mirrord.recovery.rules.judgement import DEFAULT_RPO_S, judge
 from mirrord.recovery.rules.partitions import observed_lanes, partitions_of, proof_of
@@ -88,6 +89,7 @@ async def flow_readiness(
             ),
             copies.values(),
         ),
+        quotas=compare_quotas(seen_quotas(state), survey.quotas),
         proof=proof_of(state, lanes),
     )
     targets = None

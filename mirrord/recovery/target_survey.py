@@ -20,6 +20,7 @@ from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.acls import AclRule, ResourceKind
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import TopicPartition
+from mirrord.model.quotas import ClientQuota
 from mirrord.recovery.rules.groups import Commits, TargetBounds
 from policies.acls import acl_policy
 
@@ -45,6 +46,7 @@ class TargetSurvey(NamedTuple):
     commits: TargetCommits | str
     settings: SeenSettings | str
     acls: frozenset[AclRule] | str
+    quotas: frozenset[ClientQuota] | str
 
 
 class TargetClients(NamedTuple):
@@ -71,6 +73,7 @@ async def survey_target(
             _part(_commits(flow, state, clients.cluster)),
             _part(clients.upkeep.settings(names if flow.sync.configs else ())),
             _part(_acls(flow, clients)),
+            _part(clients.upkeep.quotas()),
         )
     )
 

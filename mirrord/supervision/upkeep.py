@@ -1,5 +1,5 @@
 """Syncs the topic configs, ACLs and topic deletions of a flow. Also writes the heartbeats, checkpoints and offset syncs
-that MirrorMaker 2's clients read.
+that MirrorMaker 2's clients read, and records the client quotas of the source.
 
 If one of these operations fails, the fault is reported, and the operation is retried. A fault in one operation stops
 neither the other operations nor the copying.
@@ -24,6 +24,7 @@ from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.tasks import run_together
 from mirrord.supervision.internal_topic_sync import OwnSettings
+from mirrord.supervision.source_quotas import SourceQuotas
 from mirrord.supervision.unreadable_policies import UnreadablePolicies
 from mirrord.topics.acl_sync import AclSync
 from mirrord.topics.config_sync import SettingsSync, pairs_of
@@ -61,6 +62,7 @@ class Upkeep:
         self._own = OwnSettings(flow, target)
         self._policies = UnreadablePolicies(flow, target)
         self._acls = AclSync(flow, self._selection.selects, source, target)
+        self._quotas = SourceQuotas(flow, source, clock)
         self._deletions = DeletionSync(flow, source, target, clock, foreign, flow_back)
         self._clock = clock
         self._faults: dict[str, str] = {}
@@ -144,6 +146,7 @@ class Upkeep:
             await self._try("target configs", lambda copies=copies: self._policies.round(copies))
             if await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder)):
                 await self._record_acls(recorder)
+            await self._quotas.round(recorder)
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
     async def _record_configs(self, recorder: Recorder) -> None:

@@ -1,18 +1,24 @@
 """`mirrord ready` on real brokers: with everything running, and from the target alone."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin, RequestRefused
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.groups import commit
+from tests.fixtures.java_clients import java_clients
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import create_topic
+from tests.fixtures.wire import security_of
 
 
 def ready(path: Path, *options: str) -> tuple[int, dict[str, Any]]:
@@ -89,6 +95,58 @@ def test_a_flow_is_ready_and_the_target_alone_shows_it_later(lab_pair: LabPair, 
     assert len(flow["blockers"]) == 2, flow["blockers"]
     shown = mirrord("ready", without_source(path, source))
     assert "would be lost: 60 records in 2 partitions" in shown.stdout, shown.stdout
+
+
+def test_quotas_that_differ_are_shown_even_without_the_source(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic, name = create_topic(source, unique("ready"), 1), unique("ada")
+    fill(source, topic, 1, 10)
+    both, user, client = {"user": name, "client-id": None}, {"user": name}, {"client-id": name}
+    path = conf(tmp_path, source, target, topic, flow=unique("ready"))
+    expected = [
+        f"missing on the target: producer_byte_rate=1048576 for user {name}, client-id <default>",
+        f"only on the target: request_percentage=12.5 for client-id {name}",
+        f"consumer_byte_rate for user {name} is 1 on the target, and 2 on the source",
+    ]
+
+    def differences(flow: dict[str, Any]) -> list[str]:
+        return [line for line in flow["quotas"]["differences"] if name in line]
+
+    with java_clients() as java:
+        try:
+            java.set_quota(source, both, "producer_byte_rate", 1_048_576.0)
+            java.set_quota(source, user, "consumer_byte_rate", 2.0)
+            java.set_quota(target, user, "consumer_byte_rate", 1.0)
+            java.set_quota(target, client, "request_percentage", 12.5)
+            with Daemon(path) as daemon:
+                daemon.until_copied(all_ends(source, topic))
+                flow = until(path, lambda _, flow: flow["quotas"]["seen_ms"] is not None)
+            assert differences(flow) == expected
+            assert any(line.startswith("client quotas differ: ") for line in flow["remarks"]), flow["remarks"]
+            gone = without_source(path, source)
+            assert differences(ready(gone)[1]) == expected
+            assert f"quota: {expected[0]}" in mirrord("ready", gone).stdout
+            java.set_quota(target, both, "producer_byte_rate", 1_048_576.0)
+            java.set_quota(target, user, "consumer_byte_rate", 2.0)
+            java.set_quota(target, client, "request_percentage", None)
+            assert differences(ready(gone)[1]) == []
+        finally:
+            for cluster in (source, target):
+                java.set_quota(cluster, both, "producer_byte_rate", None)
+                java.set_quota(cluster, user, "consumer_byte_rate", None)
+                java.set_quota(cluster, client, "request_percentage", None)
+
+
+async def test_quotas_that_may_not_be_read(lab_sasl: Cluster) -> None:
+    addresses = tuple(lab_sasl.bootstrap.split(","))
+    admin, stranger = (
+        KafkaUpkeepAdmin(ClusterConfig(addresses, security_of(lab_sasl, user)), SECONDS)
+        for user in ("admin", "stranger")
+    )
+    await admin.quotas()
+    with pytest.raises(RequestRefused, match="DESCRIBE_CONFIGS on the cluster is missing"):
+        await stranger.quotas()
+    await asyncio.gather(admin.close(), stranger.close())
 
 
 def test_bad_input_gets_one_clear_error(lab_pair: LabPair, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from mirrord.kafka.protocol import (
     metadata,
     produce,
     producer_ids,
+    quotas,
 )
 from mirrord.kafka.protocol.crc32c import HEAD_LENGTH, carried, checksum, records_crc
 from mirrord.kafka.protocol.errors import WireError
@@ -53,6 +54,7 @@ PARSERS: dict[str, Callable[[Reader], object]] = {
     "CreateAclsResponse 3": acls.decode_create,
     "DescribeClusterResponse 0": describe_cluster.decode_describe_cluster,
     "DeleteAclsResponse 3": acls.decode_delete,
+    "DescribeClientQuotasResponse 1": quotas.decode_describe,
 }
 
 BYTES = st.binary(max_size=300)

@@ -18,8 +18,8 @@ _EPILOG = f"""The answer comes from the target cluster, and from the running dae
 the source nor the daemon: what they no longer answer is shown as it was last seen, with its age. Nothing is changed.
 
 A flow is ready if each selected partition is copied, the target lacks no records that are older than allowed, all
-target topics exist, and it is known for each consumer group which record it reads next. Differences in configs and
-ACLs, earlier losses and missing proofs are reported, but do not make a flow unready.
+target topics exist, and it is known for each consumer group which record it reads next. Differences in configs,
+ACLs and client quotas, earlier losses and missing proofs are reported, but do not make a flow unready.
 
 --rpo sets the largest acceptable lag. The default is the `rpo` of the flow or, without one, {DEFAULT_RPO_S:g}s.
 

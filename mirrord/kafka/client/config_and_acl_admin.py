@@ -1,4 +1,4 @@
-"""Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
+"""Reads and changes the topic configs and the ACLs of one cluster, reads its client quotas, and deletes topics.
 
 A caller that reads the configs of the same topics repeatedly sets the argument `watch`. The topics are then requested
 in groups, which stay the same from call to call. If the answer for a group is byte-for-byte identical to the previous
@@ -12,12 +12,13 @@ import msgspec
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.admin_requests import Asker
-from mirrord.kafka.protocol import acls, configs, delete_topics, metadata
+from mirrord.kafka.protocol import acls, configs, delete_topics, metadata, quotas
 from mirrord.kafka.protocol.api_versions import (
     CREATE_ACLS,
     DELETE_ACLS,
     DELETE_TOPICS,
     DESCRIBE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     Api,
@@ -28,6 +29,7 @@ from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.acls import AclRule, ResourceKind
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
+from mirrord.model.quotas import ClientQuota
 from mirrord.model.shown_text import LONGEST_MESSAGE, printable
 
 GROUP_SIZE = 100
@@ -62,7 +64,8 @@ class SeenSettings(msgspec.Struct, frozen=True):
 
 
 class UpkeepAdmin(Protocol):
-    """The operations on a cluster that are needed to sync topic configs, ACLs and topic deletions.
+    """The operations on a cluster that are needed to sync topic configs, ACLs and topic deletions, and to compare
+    client quotas.
 
     Every method that sends a request raises an EnvironmentFault if the cluster does not answer. If the brokers do not
     support the request, the method raises `mirrord.kafka.client.admin_requests.NotOffered`.
@@ -88,6 +91,10 @@ class UpkeepAdmin(Protocol):
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
         """Delete exactly these ACLs. Return each refused ACL with the reason."""
+        ...
+
+    async def quotas(self) -> frozenset[ClientQuota]:
+        """Return all client quotas. Raises RequestRefused."""
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
@@ -186,6 +193,17 @@ class KafkaUpkeepAdmin:
             answers = await self._asker.ask(api, lambda _, body=body: body, lambda _, reader: decode(reader))
             refused |= _refused(part, answers)
         return refused
+
+    async def quotas(self) -> frozenset[ClientQuota]:
+        """Return all client quotas. Raises RequestRefused."""
+        seen = await self._asker.ask(
+            DESCRIBE_CLIENT_QUOTAS, lambda _: quotas.encode_describe(), lambda _, reader: quotas.decode_describe(reader)
+        )
+        if seen.error:
+            unauthorized = seen.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            need = "; DESCRIBE_CONFIGS on the cluster is missing" if unauthorized else ""
+            raise RequestRefused(f"{_reason(seen.error, seen.message)}{need}")
+        return frozenset(seen.quotas)
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
         """Return which of these topics do not exist, according to the cluster. Topics that mirrord is not allowed to

@@ -41,6 +41,7 @@ CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
 DELETE_ACLS = Api(31, "DeleteAcls", 2, 3)
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 4, 4)
 INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 1, 1)
+DESCRIBE_CLIENT_QUOTAS = Api(48, "DescribeClientQuotas", 1, 1)
 DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 1, 1)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 0)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
@@ -73,10 +74,10 @@ GROUP_APIS = (
     LIST_GROUPS,
 )
 """If a broker lacks one of these APIs, consumer groups are not followed. Records are still copied."""
-TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
-"""APIs that mirrord uses only for its reports: to check permissions, to read the clock of a cluster, and to name open
-transactions. If a broker lacks one of them, the corresponding information is missing. Some of these APIs are newer than
-Kafka 2.8."""
+TELLING_APIS = (END_TXN, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
+"""APIs that mirrord uses only for its reports: to check permissions, to compare client quotas, to read the clock of a
+cluster, and to name open transactions. If a broker lacks one of them, the corresponding information is missing. Some of
+these APIs are newer than Kafka 2.8."""
 
 FETCH_BY_TOPIC_ID = 13
 """The first version of Fetch in which requests identify topics by id (Kafka 3.1, KIP-516). Earlier versions use the

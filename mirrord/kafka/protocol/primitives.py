@@ -23,6 +23,7 @@ INT8 = Struct(">b")
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
+FLOAT64 = Struct(">d")
 _FEW = [Struct(f">{count}i") for count in range(8)]
 """The layouts of short arrays of INT32, by the number of elements."""
 
@@ -101,6 +102,9 @@ class Reader:
 
     def int64(self) -> int:
         return INT64.unpack_from(self.buffer, self.advance(8))[0]
+
+    def float64(self) -> float:
+        return FLOAT64.unpack_from(self.buffer, self.advance(8))[0]
 
     def unsigned_varint(self) -> int:
         """Read an unsigned varint of at most five bytes and 32 bits (ByteUtils.readUnsignedVarint)."""

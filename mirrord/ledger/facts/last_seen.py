@@ -8,6 +8,7 @@ import msgspec
 
 from mirrord.model.acls import AclRule
 from mirrord.model.group_status import GroupState
+from mirrord.model.quotas import ClientQuota
 
 
 class SeenPosition(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -68,7 +69,9 @@ class LastSeen(msgspec.Struct, frozen=True, array_like=True):
     rules: tuple[AclRule, ...] = ()
     """Some of the source's ACLs on topics and groups."""
     refused: str = ""
-    """In the summaries about configs and ACLs: why they could not be read, or an empty string."""
+    """In the summaries about configs, ACLs and client quotas: why they could not be read, or an empty string."""
+    quotas: tuple[ClientQuota, ...] = ()
+    """Some of the source's client quotas."""
     faults: tuple[tuple[str, str], ...] = ()
     """In the summary about high watermarks: the selected topics that are not copied, or not completely, each with a
     line that says why."""

@@ -1,26 +1,22 @@
 """The configs and ACLs of the source that are synced to the target. They are recorded when they change."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.facts.last_seen import LastSeen, SeenConfig, SeenConfigs
 from mirrord.ledger.last_seen.records import (
     BUCKETS,
-    bucket_key,
     bucket_of,
     buckets,
+    changed_contents,
     contents,
-    state_record,
+    refusal_record,
     summary_key,
 )
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
 
-CHECKED_MS = 60_000
-"""The summaries are written at least this often, so that they show how old the other records are at most."""
 _CONFIGS, _ACLS = "seen-configs", "seen-acls"
 
 
@@ -29,7 +25,7 @@ class SeenSourceConfigs(NamedTuple):
 
     at_ms: int = -1
     """Time at which they were last read, or -1 if they never were. They may have been read later, but at most
-    `CHECKED_MS` milliseconds later."""
+    `mirrord.ledger.last_seen.records.CHECKED_MS` milliseconds later."""
     topics: Mapping[str, tuple[SeenConfig, ...]] = {}
     """The configs that are synced, for each source topic that could be read."""
     known: frozenset[str] = frozenset()
@@ -71,7 +67,8 @@ def config_records(state: FlowState, seen: SeenSourceConfigs, lease_epoch: int, 
     for topic, configs in sorted(seen.topics.items()):
         divided[bucket_of(topic)].append(SeenConfigs(topic, tuple(configs)))
     divided_records = [LastSeen(now_ms, configs=tuple(each)) for each in divided]
-    return _changed(state, _CONFIGS, divided_records, LastSeen(now_ms, known=tuple(sorted(seen.known))), lease_epoch)
+    summary = LastSeen(now_ms, known=tuple(sorted(seen.known)))
+    return changed_contents(state, _CONFIGS, divided_records, summary, lease_epoch)
 
 
 def acl_records(
@@ -80,28 +77,9 @@ def acl_records(
     """Return the records to write if the source has these ACLs now. If they could not be read (`refused`), the recorded
     ones stay in force. The summary is the last record."""
     if refused:
-        known = contents(state, summary_key(_ACLS))
-        summary = LastSeen(-1, refused=refused) if known is None else replace(known, refused=refused)
-        return [] if summary == known else [state_record(summary_key(_ACLS), "", summary, lease_epoch, now_ms)]
+        return refusal_record(state, _ACLS, refused, lease_epoch, now_ms)
     divided: list[list[AclRule]] = [[] for _ in range(BUCKETS)]
     for rule in sorted(rules):
         divided[bucket_of(rule.name)].append(rule)
     divided_records = [LastSeen(now_ms, rules=tuple(each)) for each in divided]
-    return _changed(state, _ACLS, divided_records, LastSeen(now_ms), lease_epoch)
-
-
-def _changed(
-    state: FlowState, kind: str, records_now: Sequence[LastSeen], summary: LastSeen, lease_epoch: int
-) -> list[Progress]:
-    now_ms = summary.at_ms
-    records: list[Progress] = []
-    for number, each in enumerate(records_now):
-        key = bucket_key(kind, number)
-        before = contents(state, key) or LastSeen(0)
-        if replace(before, at_ms=now_ms) != each:
-            records.append(state_record(key, "", each, lease_epoch, now_ms))
-    key = summary_key(kind)
-    known = contents(state, key)
-    if records or known is None or known.refused or now_ms - known.at_ms >= CHECKED_MS or now_ms < known.at_ms:
-        records.append(state_record(key, "", summary, lease_epoch, now_ms))
-    return records
+    return changed_contents(state, _ACLS, divided_records, LastSeen(now_ms), lease_epoch)

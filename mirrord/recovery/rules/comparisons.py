@@ -1,12 +1,14 @@
-"""Compares the configs and ACLs of the target with those of the source, as the source was last seen."""
+"""Compares the configs, ACLs and client quotas of the target with those of the source, as the source was last seen."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.protocol.configs import Setting
 from mirrord.ledger.last_seen.configs_and_acls import SeenAcls, SeenSourceConfigs
+from mirrord.ledger.last_seen.quotas import SeenQuotas
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
+from mirrord.model.quotas import ClientQuota
 from mirrord.model.readiness import Comparison
 from mirrord.topics.rules.acls import plan_acls
 from mirrord.topics.rules.topic_configs import plan_settings, source_settings
@@ -71,6 +73,28 @@ def compare_acls(
     lines += [f"no longer on the source: {rule}" for rule in plan.remove]
     lines += [f"cannot be copied: {rule}: {why}" for rule, why in plan.uncopyable]
     return Comparison(seen_ms=seen.at_ms, differences=_first(lines))
+
+
+def compare_quotas(seen: SeenQuotas, target: Iterable[ClientQuota] | str) -> Comparison:
+    """Compare the client quotas. `target` holds those of the target, or says why they cannot be read."""
+    if seen.at_ms < 0:
+        return Comparison(note=seen.refused or NOT_RECORDED)
+    if isinstance(target, str):
+        return Comparison(seen_ms=seen.at_ms, note=target)
+    here, there = _by_limit(seen.quotas), _by_limit(target)
+    lines = [f"missing on the target: {quota}" for limit, quota in here.items() if limit not in there]
+    lines += [f"only on the target: {quota}" for limit, quota in there.items() if limit not in here]
+    lines += [
+        f"{quota.name} for {quota.clients} is {there[limit].shown_value} on the target, and {quota.shown_value} on the "
+        "source"
+        for limit, quota in here.items()
+        if limit in there and there[limit].value != quota.value
+    ]
+    return Comparison(seen_ms=seen.at_ms, differences=_first(lines))
+
+
+def _by_limit(quotas: Iterable[ClientQuota]) -> dict[tuple[object, str], ClientQuota]:
+    return {(quota.entity, quota.name): quota for quota in sorted(quotas, key=str)}
 
 
 def _first(lines: Sequence[str]) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def _losses(state: FlowState) -> Iterator[str]:
 
 
 def _differences(found: FlowReadiness) -> Iterator[str]:
-    for what, comparison in (("configs", found.configs), ("ACLs", found.acls)):
+    for what, comparison in (("configs", found.configs), ("ACLs", found.acls), ("client quotas", found.quotas)):
         lines = list(comparison.differences)
         if lines:
             more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""

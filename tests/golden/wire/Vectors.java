@@ -240,6 +240,25 @@ public class Vectors {
                 match.duplicate().setErrorCode((short) 31).setErrorMessage("may not"))))), 2, 3);
     }
 
+    static void quotas() {
+        add("DescribeClientQuotasRequest", new DescribeClientQuotasRequestData().setComponents(List.of())
+            .setStrict(false), 1, 1);
+        DescribeClientQuotasResponseData.EntityData ada = new DescribeClientQuotasResponseData.EntityData()
+            .setEntityType("user").setEntityName("ada");
+        DescribeClientQuotasResponseData.EntityData anyClient = new DescribeClientQuotasResponseData.EntityData()
+            .setEntityType("client-id").setEntityName(null);
+        DescribeClientQuotasResponseData.ValueData rate = new DescribeClientQuotasResponseData.ValueData()
+            .setKey("producer_byte_rate").setValue(1048576);
+        add("DescribeClientQuotasResponse", new DescribeClientQuotasResponseData().setThrottleTimeMs(3)
+            .setErrorMessage(null).setEntries(List.of(
+                new DescribeClientQuotasResponseData.EntryData().setEntity(List.of(ada, anyClient))
+                    .setValues(List.of(rate, rate.duplicate().setKey("request_percentage").setValue(12.5))),
+                new DescribeClientQuotasResponseData.EntryData().setEntity(List.of(ada.duplicate()))
+                    .setValues(List.of(rate.duplicate())))), 1, 1);
+        add("DescribeClientQuotas refused", new DescribeClientQuotasResponseData().setErrorCode((short) 31)
+            .setErrorMessage("may not").setEntries(null), 1, 1);
+    }
+
     static void cluster() {
         DescribeClusterResponseData data = new DescribeClusterResponseData().setThrottleTimeMs(3).setErrorMessage(null)
             .setClusterId("a-cluster").setControllerId(2).setClusterAuthorizedOperations(1 << 8 | 1 << 10);
@@ -282,6 +301,7 @@ public class Vectors {
         others();
         configs();
         acls();
+        quotas();
         cluster();
         quorum();
         System.out.println("{\n" + String.join(",\n", lines) + "\n}");

@@ -17,11 +17,13 @@ from mirrord.kafka.protocol import (
     produce,
     producer_ids,
     quorum,
+    quotas,
     transactions,
 )
 from mirrord.kafka.protocol.api_versions import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, TELLING_APIS, UPKEEP_APIS
 from mirrord.kafka.protocol.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 from mirrord.model.acls import AclRule
+from mirrord.model.quotas import ClientQuota
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[3] / "golden/wire/vectors.json").read_text())
 TOPIC_ID = uuid_text(bytes(range(1, 17)))
@@ -248,6 +250,21 @@ def test_acls(version: int) -> None:
         acls.AclAnswer(0, None, (BILLING,)),
         acls.AclAnswer(31, "may not"),
     ]
+
+
+def test_client_quotas() -> None:
+    assert quotas.encode_describe() == golden("DescribeClientQuotasRequest", 1)
+    assert quotas.decode_describe(answer("DescribeClientQuotasResponse", 1)) == quotas.DescribedQuotas(
+        0,
+        None,
+        [
+            ClientQuota((("client-id", None), ("user", "ada")), "producer_byte_rate", 1_048_576.0),
+            ClientQuota((("client-id", None), ("user", "ada")), "request_percentage", 12.5),
+            ClientQuota((("user", "ada"),), "producer_byte_rate", 1_048_576.0),
+        ],
+    )
+    refused = quotas.decode_describe(answer("DescribeClientQuotas refused", 1))
+    assert refused == quotas.DescribedQuotas(31, "may not", [])
 
 
 def test_topic_ids_read_as_kafka_writes_them() -> None:

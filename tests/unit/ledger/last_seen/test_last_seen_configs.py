@@ -6,7 +6,6 @@ from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.facts.last_seen import SeenConfig
 from mirrord.ledger.last_seen.configs_and_acls import (
-    CHECKED_MS,
     SeenAcls,
     SeenSourceConfigs,
     acl_records,
@@ -14,6 +13,7 @@ from mirrord.ledger.last_seen.configs_and_acls import (
     seen_acls,
     seen_configs,
 )
+from mirrord.ledger.last_seen.records import CHECKED_MS
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import state_key
 from mirrord.model.acls import AclRule

@@ -4,9 +4,11 @@ from mirrord.config.flow_features import SyncConfig
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.protocol.configs import Setting
 from mirrord.ledger.last_seen.configs_and_acls import SeenAcls, SeenSourceConfigs
+from mirrord.ledger.last_seen.quotas import SeenQuotas
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
-from mirrord.recovery.rules.comparisons import NOT_RECORDED, compare_acls, compare_configs
+from mirrord.model.quotas import ClientQuota
+from mirrord.recovery.rules.comparisons import NOT_RECORDED, compare_acls, compare_configs, compare_quotas
 from mirrord.topics.acl_sync import topic_names
 from mirrord.topics.rules.recreated_topic_names import NAMING_ALONE
 from mirrord.topics.rules.topic_configs import plan_settings, source_settings, synced_configs
@@ -79,3 +81,31 @@ def test_acls_that_are_not_compared() -> None:
     assert compare_acls(config, FlowState(), SeenAcls(), (), names, ()).note == NOT_RECORDED
     assert compare_acls(config, FlowState(), SeenAcls(refused="no"), (), names, ()).note == "no"
     assert compare_acls(config, FlowState(), SeenAcls(5), "the target: no", names, ()).note == "the target: no"
+
+
+def quota(value: float, user: str | None = "ada", name: str = "producer_byte_rate") -> ClientQuota:
+    return ClientQuota((("user", user),), name, value)
+
+
+def test_quotas_that_differ() -> None:
+    same = quota(5, "eve")
+    source = SeenQuotas(900, frozenset({quota(2), quota(3, None), same}))
+    found = compare_quotas(source, {quota(1), quota(12.5, name="request_percentage"), same})
+    assert found.seen_ms == 900
+    assert found.differences == (
+        "missing on the target: producer_byte_rate=3 for user <default>",
+        "only on the target: request_percentage=12.5 for user ada",
+        "producer_byte_rate for user ada is 1 on the target, and 2 on the source",
+    )
+
+
+def test_the_default_of_all_users_is_not_a_user() -> None:
+    found = compare_quotas(SeenQuotas(900, frozenset({quota(2, None)})), {quota(2, "")})
+    assert len(found.differences) == 2
+
+
+def test_quotas_that_are_not_compared() -> None:
+    assert compare_quotas(SeenQuotas(), ()).note == NOT_RECORDED
+    assert compare_quotas(SeenQuotas(refused="no"), ()).note == "no"
+    assert compare_quotas(SeenQuotas(5), "the target: no").note == "the target: no"
+    assert compare_quotas(SeenQuotas(5, refused="no"), ()).differences == ()

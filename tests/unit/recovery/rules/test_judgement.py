@@ -50,6 +50,7 @@ def flow(
     groups: GroupsReadiness = GroupsReadiness(seen_ms=50_500),  # noqa: B008 - it is immutable
     at_ms: int = 51_000,
     configs: Comparison = Comparison(),  # noqa: B008
+    quotas: Comparison = Comparison(),  # noqa: B008
 ) -> FlowReadiness:
     return FlowReadiness(
         flow="eu-us",
@@ -62,6 +63,7 @@ def flow(
         seen_ms=50_000,
         groups=groups,
         configs=configs,
+        quotas=quotas,
         proof=ProofReadiness(partitions=1, oldest_ms=1),
     )
 
@@ -121,7 +123,7 @@ def test_a_group_whose_next_record_is_not_known() -> None:
 def test_what_is_old_lost_or_different_is_a_remark() -> None:
     ledger = state()
     fold(ledger, entry(VerdictGiven(lane_id(0), 1, (Verdict(3, 8, "expired"),))), 3)
-    found = flow(at_ms=80_000, configs=Comparison(differences=("a", "b")))
+    found = flow(at_ms=80_000, configs=Comparison(differences=("a", "b")), quotas=Comparison(differences=("c",)))
     blockers, remarks = judged(found, ledger=ledger)
     assert blockers == ()
     assert remarks == (
@@ -129,6 +131,14 @@ def test_what_is_old_lost_or_different_is_a_remark() -> None:
         "commits on eu were last seen 30 s ago: what groups committed after that is not known",
         "5 offsets were lost earlier: `mirrord gaps` lists them",
         "configs differ: a (and 1 more)",
+        "client quotas differ: c",
+    )
+
+
+def test_what_was_not_compared_is_a_remark() -> None:
+    assert judged(flow(quotas=Comparison(note="no permission"))) == (
+        (),
+        ("client quotas were not compared: no permission",),
     )
 
 
