@@ -12,7 +12,7 @@ from mirrord.ledger.last_seen.quotas import seen_quotas
 from mirrord.ledger.last_seen.source_ends import SeenEnd, SeenEnds
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import TopicPartition
-from mirrord.model.readiness import FlowReadiness, GroupsReadiness
+from mirrord.model.readiness import Comparison, FlowReadiness, GroupsReadiness
 from mirrord.model.status import LaneStatus
 from mirrord.recovery.rules.access import faults
 from mirrord.recovery.rules.comparisons import compare_acls, compare_configs, compare_quotas
@@ -23,6 +23,7 @@ from mirrord.recovery.target_survey import TargetClients, TargetSurvey, survey_t
 from mirrord.supervision.lane_status import present_lanes
 from mirrord.topics.acl_sync import topic_names
 from mirrord.topics.rules.recreated_topic_names import copy_names
+from policies.acls import TopicNames
 from policies.flow_policies import selection_of
 
 
@@ -40,8 +41,6 @@ class Live(NamedTuple):
 
     reported: Sequence[LaneStatus] | None = None
     """The lanes as the flow's daemon reports them. None if it does not answer."""
-    faults: Mapping[str, str] | None = None
-    """The selected topics that the daemon does not copy, or not completely. None if it does not answer."""
     ends: Mapping[TopicPartition, SeenEnd] = {}
     """High watermarks that the source has just reported, if no daemon answers."""
 
@@ -69,26 +68,8 @@ async def flow_readiness(
         lag_s=_largest([each.lag_s for each in partitions]),
         seen_ms=min((each.seen_ms for each in partitions if each.seen_ms is not None), default=None),
         groups=_groups(flow, state, lanes, survey),
-        configs=compare_configs(
-            flow,
-            seen_configs(state),
-            copies,
-            survey.settings if isinstance(survey.settings, str) else survey.settings.topics,
-            {} if isinstance(survey.settings, str) else survey.settings.refused,
-        ),
-        acls=compare_acls(
-            flow,
-            state,
-            seen_acls(state),
-            survey.acls,
-            lambda: topic_names(
-                flow,
-                selection_of(flow).selects,
-                {each: topic for topic, each in copies.items()},
-                copy_names(state, flow),
-            ),
-            copies.values(),
-        ),
+        configs=_configs(flow, state, survey, copies),
+        acls=_acls(flow, state, survey, copies),
         quotas=compare_quotas(seen_quotas(state), survey.quotas),
         proof=proof_of(state, lanes),
     )
@@ -97,12 +78,10 @@ async def flow_readiness(
         targets = {name: topic.topic_id for name, topic in survey.topics.topics.items()}
     flow_rpo_s = DEFAULT_RPO_S if flow.rpo_ms is None else flow.rpo_ms / 1000
     blockers, remarks = judge(found, state, lanes, targets, flow_rpo_s if asked.rpo_s is None else asked.rpo_s)
-    failed = sorted({part for part in (survey.topics, survey.bounds, survey.commits) if isinstance(part, str)})
-    nothing = () if partitions else ("nothing is copied yet",)
     blockers = (
-        *failed,
-        *nothing,
-        *_faults(state, live),
+        *sorted({part for part in (survey.topics, survey.bounds, survey.commits) if isinstance(part, str)}),
+        *(() if partitions else ("nothing is copied yet",)),
+        *_faults(state),
         *blockers,
         *_unanswered(survey),
         *_refused(asked.principals, survey, copies.values()),
@@ -110,12 +89,25 @@ async def flow_readiness(
     return replace(found, ready=not blockers, blockers=blockers, remarks=remarks)
 
 
-def _faults(state: FlowState, live: Live) -> Iterator[str]:
+def _configs(flow: FlowConfig, state: FlowState, survey: TargetSurvey, copies: Mapping[str, str]) -> Comparison:
+    if isinstance(survey.settings, str):
+        return compare_configs(flow, seen_configs(state), copies, survey.settings, {})
+    return compare_configs(flow, seen_configs(state), copies, survey.settings.topics, survey.settings.refused)
+
+
+def _acls(flow: FlowConfig, state: FlowState, survey: TargetSurvey, copies: Mapping[str, str]) -> Comparison:
+    def names() -> TopicNames:
+        sources = {target: source for source, target in copies.items()}
+        return topic_names(flow, selection_of(flow).selects, sources, copy_names(state, flow))
+
+    return compare_acls(flow, state, seen_acls(state), survey.acls, names, copies.values())
+
+
+def _faults(state: FlowState) -> Iterator[str]:
     """Yield one line for each selected topic that is not copied, or not completely."""
     seen = SeenEnds(state).faults
-    lines = seen.lines if live.faults is None else live.faults
-    yield from (f"{topic}: {line}" for topic, line in sorted(lines.items()))
-    if live.faults is None and seen.omitted:
+    yield from (f"{topic}: {line}" for topic, line in sorted(seen.lines.items()))
+    if seen.omitted:
         yield f"{seen.omitted} more topics are not copied, or not completely"
 
 
