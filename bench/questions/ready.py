@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from bench.harness.clusters import Admin
 from bench.harness.daemon import Daemon, Settings
@@ -29,6 +30,7 @@ from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ClusterId
 from mirrord.model.status import FlowStatus
 
 PARTITIONS, GROUPS, PLACES = 1_000, 1_000, 10
@@ -99,7 +101,8 @@ def _fill(source: Cluster) -> None:
 async def _commit(source: Cluster) -> None:
     config = ClusterConfig((source.bootstrap,), Security())
     slots = asyncio.Semaphore(_AT_ONCE)
-    async with view_of("eu", config, None) as view:
+    named = AdminClient({"bootstrap.servers": source.bootstrap}).list_topics(TOPIC, timeout=START_S).cluster_id
+    async with view_of("eu", config, ClusterId(named or "")) as view:
         admin = GroupAdmin(view)
         await admin.listed()
 
