@@ -47,6 +47,9 @@ QUIET_S = 120.0
 delays on a quiet machine vary from minute to minute. Multiplied by `--share`, as the warm-up is."""
 SETTLE_S = 10.0
 """Time between the attack and the second quiet period. The hostile broker has gone by then."""
+MOST_UNSTEADY = 3.0
+"""The p99 of one quiet period may be this many times that of the other one. Otherwise, something else than the attack
+has delayed records, and the comparison means nothing."""
 MOST_RATIO = 2.0
 """The p99 during the attack may be this many times the quiet one."""
 START_S = 180.0
@@ -86,6 +89,9 @@ class Hostile(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     minutes: float
     quiet: Delay
+    quiet_before: Delay | None = None
+    quiet_after: Delay | None = None
+    """The two quiet periods by themselves. None in older results."""
     attack: Delay
     records: int
     """Records of the healthy topic that were compared."""
@@ -110,11 +116,24 @@ class Hostile(msgspec.Struct, frozen=True, kw_only=True):
         return self.attack.p99_ms / self.quiet.p99_ms if self.quiet.p99_ms > 0 else math.inf
 
     @property
+    def unsteadiness(self) -> float:
+        """How many times as long the p99 of one quiet period is as that of the other one."""
+        if self.quiet_before is None or self.quiet_after is None:
+            return 1.0
+        before, after = sorted((self.quiet_before.p99_ms, self.quiet_after.p99_ms))
+        return after / before if before > 0 else math.inf
+
+    @property
     def faults(self) -> list[str]:
         """What the attack must not do, and has done. Empty if the healthy flow is unharmed."""
         found: list[str] = []
         if self.ratio > MOST_RATIO:
             found.append(f"the p99 is {self.ratio:.1f} times the quiet one; allowed: {MOST_RATIO:g}")
+        if self.unsteadiness > MOST_UNSTEADY:
+            found.append(
+                f"the p99 of one quiet period is {self.unsteadiness:.1f} times that of the other one: "
+                f"the machine was not quiet; allowed: {MOST_UNSTEADY:g}"
+            )
         found += [
             f"{count} records of the healthy topic are {kind}" for kind, count in self.differences.items() if count
         ]
@@ -177,10 +196,13 @@ def measure(
     began, attacked, ended = attack.moments
     first, settled = began + int(warm_up_s * 1e9), ended + int(SETTLE_S * 1e9)
     last = settled + int(quiet_s * 1e9)
+    before, after = added(times, first, attacked), added(times, settled, last)
     return Hostile(
         engine=engine,
         minutes=minutes,
-        quiet=delay([*added(times, first, attacked), *added(times, settled, last)]),
+        quiet=delay([*before, *after]),
+        quiet_before=delay(before),
+        quiet_after=delay(after),
         attack=delay(added(times, attacked, ended)),
         records=found[0],
         differences=found[1]._asdict(),

@@ -5,6 +5,12 @@ from collections.abc import Sequence
 from bench.report.table import Result, Table
 
 _MEGABYTE = 1e6
+_PERIODS = {
+    "quiet": "quiet",
+    "quiet_before": "quiet, before the attack",
+    "quiet_after": "quiet, after the attack",
+    "attack": "attack",
+}
 
 
 def hostile(results: Sequence[Result]) -> list[Table]:
@@ -14,13 +20,14 @@ def hostile(results: Sequence[Result]) -> list[Table]:
     head = ["engine, period", "records", "p50 ms", "p99 ms", "p99.9 ms", "most ms", "p99 compared with quiet"]
     delays = [
         [
-            f"{each['engine']}, {period}",
+            f"{each['engine']}, {_PERIODS[period]}",
             f"{each[period]['records']:,}",
             *(f"{each[period][name]:.1f}" for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")),
             f"{each[period]['p99_ms'] / each['quiet']['p99_ms']:.2f}" if each["quiet"]["p99_ms"] > 0 else "-",
         ]
         for each in results
-        for period in ("quiet", "attack")
+        for period in ("quiet", "quiet_before", "quiet_after", "attack")
+        if each.get(period)
     ]
     states = [
         [

@@ -43,6 +43,10 @@ def test_a_healthy_flow_that_is_unharmed_has_no_faults() -> None:
     ("bad", "fault"),
     [
         (result(10.5), "the p99 is 2.1 times the quiet one; allowed: 2"),
+        (
+            result(quiet_before=QUIET, quiet_after=msgspec.structs.replace(QUIET, p99_ms=20.0)),
+            "the p99 of one quiet period is 4.0 times that of the other one: the machine was not quiet; allowed: 3",
+        ),
         (result(differences={"missing": 3, "doubled": 0}), "3 records of the healthy topic are missing"),
         (result(differences={"missing": 0, "doubled": 1}), "1 records of the healthy topic are doubled"),
         (result(same_daemon=False), "the daemon has ended"),
