@@ -52,6 +52,13 @@ from mirrord.ledger.facts.orders import (
     OrderFact,
 )
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
+from mirrord.ledger.facts.recovery import (
+    CopyingEnded,
+    RecoveryBegan,
+    RecoveryFact,
+    RecoveryFinished,
+    RecoveryStepDone,
+)
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.facts.start_offsets import TopicStarts
 from mirrord.ledger.standing_orders import author_of, moment, pausable
@@ -62,7 +69,7 @@ from mirrord.replication.dead_letters.records import letters_words
 SHOWN_RUNS = 3
 
 LaneName = Callable[[LaneId], str]
-_Named = TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted | JobFact
+_Named = TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted | JobFact | RecoveryFact
 
 
 def _holder(holder: Holder) -> str:
@@ -95,6 +102,22 @@ def describe(fact: AnyFact, name: LaneName) -> str:
         case _:
             line = _describe_audit(fact) if isinstance(fact, AuditFact) else _describe_lane(fact)
             return f"{name(fact.lane)}: {line}"
+
+
+def _describe_recovery(fact: RecoveryFact) -> str:
+    what = f"failover {fact.number}"
+    match fact:
+        case RecoveryBegan():
+            topics = f"of {', '.join(fact.topics[:SHOWN_RUNS])}" if fact.topics else "of the flow"
+            more = f" and {len(fact.topics) - SHOWN_RUNS} more topics" if len(fact.topics) > SHOWN_RUNS else ""
+            return f"{what} {topics}{more} began ({fact.mode}), {_by(fact.origin)}"
+        case RecoveryStepDone():
+            return f"{what}: {fact.step} is done{_note(fact.outcome)}"
+        case CopyingEnded():
+            lost = sum(max(0, each.end - each.start) for each in fact.lost)
+            return f"{what}: nothing is copied any longer; {lost} offsets of {len(fact.lost)} partitions did not arrive"
+        case RecoveryFinished():
+            return f"{what} was cancelled" if fact.cancelled else f"{what} is complete"
 
 
 def _describe_of_ledger(fact: RecordSkipped | StateRecordSkipped | LedgerSigned) -> str:
@@ -237,8 +260,10 @@ def _in_doubt(fact: TargetRun) -> str:
 
 
 def _describe_named(fact: _Named, name: LaneName) -> str:
-    if isinstance(fact, OrderFact | JobFact):
-        return _describe_job(fact) if isinstance(fact, JobFact) else _describe_order(fact)
+    if isinstance(fact, OrderFact):
+        return _describe_order(fact)
+    if isinstance(fact, JobFact | RecoveryFact):
+        return _describe_job(fact) if isinstance(fact, JobFact) else _describe_recovery(fact)
     if isinstance(fact, CompactionBegan):
         return f"compaction {fact.number} of the map began"
     if isinstance(fact, MapCompacted):

@@ -9,7 +9,7 @@ because an older program must not fold past a fact that it does not understand.
 """
 
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -32,6 +32,7 @@ from mirrord.ledger.facts.core import (
 from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.ledger.facts.orders import LanePinned, OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
+from mirrord.ledger.facts.recovery import CopyingEnded, LostRange, RecoveryBegan, RecoveryFact, RecoveryFinished
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.facts.start_offsets import BEGUN
 from mirrord.ledger.state_topic_records import (
@@ -48,7 +49,7 @@ from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 
-VERSION = 13
+VERSION = 14
 """The newest layout version that can be read. An entry is written with the lowest version that it needs. The versions
 introduced the following:
 
@@ -68,13 +69,22 @@ introduced the following:
 - 11: `RecordSkipped`. As with 10, only entries with this fact have this version.
 - 12: `LedgerSigned`. As with 10, only entries with this fact have this version.
 - 13: `StateRecordSkipped`. As with 10, only entries with this fact have this version.
+- 14: `RecoveryBegan` and related facts. As with 10, only entries with these facts have this version, and snapshots of a
+  flow with failovers. An older daemon must not copy after a failover, so it must not read past them.
 """
 SIGNED = 64
 """Takes the place of the version in a record with a signature (`mirrord.ledger.store.seal`). The record within the
 signature has its own version."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
-_NEWEST_FACTS: dict[type, int] = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12, StateRecordSkipped: 13}
+_OF_RECOVERY = 14
+_NEWEST_FACTS: dict[type, int] = {
+    CommandGiven: 10,
+    RecordSkipped: 11,
+    LedgerSigned: 12,
+    StateRecordSkipped: 13,
+    **dict.fromkeys(get_args(RecoveryFact), _OF_RECOVERY),
+}
 """The version of entries with these facts."""
 _LAST_VERSION = 127
 """The highest version byte that a record of mirrord will ever have."""
@@ -123,7 +133,8 @@ def decode_entry(data: bytes | None) -> Entry:
 
 def encode_state(record: StateRecord) -> bytes:
     """Return the bytes of a record of the state topic. `state_topic_records.state_key` returns the record's key."""
-    return bytes([_COMMON]) + _encode(record)
+    has_failovers = isinstance(record, FlowSnapshot) and bool(record.recoveries)
+    return bytes([_OF_RECOVERY if has_failovers else _COMMON]) + _encode(record)
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
@@ -170,8 +181,8 @@ def _is_sound(fact: AnyFact) -> bool:
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
     if isinstance(fact, Quarantined | QuarantineOrder | LaneSought | SeekDone):
         return _is_sound_range(fact)
-    if isinstance(fact, AuditFact):
-        return _is_sound_audit(fact)
+    if isinstance(fact, AuditFact | RecoveryFact):
+        return _is_sound_audit(fact) if isinstance(fact, AuditFact) else _is_sound_recovery(fact)
     match fact:
         case SourceRun():
             runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)
@@ -205,6 +216,27 @@ def _is_sound_audit(fact: AuditFact) -> bool:
         times = -1 <= fact.newest_ms <= LATEST_MS and 0 <= fact.at_ms <= LATEST_MS
         return times and 0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64
     return 0 <= fact.start < fact.end < _INT64 and 0 <= fact.at < _INT64 and 0 <= fact.origin.at_ms <= LATEST_MS
+
+
+def _is_sound_recovery(fact: RecoveryFact) -> bool:
+    if not 0 < fact.number < _INT64:
+        return False
+    match fact:
+        case RecoveryBegan():
+            return 0 <= fact.origin.at_ms <= LATEST_MS
+        case RecoveryFinished():
+            return 0 <= fact.at_ms <= LATEST_MS
+        case CopyingEnded():
+            return all(map(_is_sound_loss, fact.lost))
+        case _:
+            return True
+
+
+def _is_sound_loss(lost: LostRange) -> bool:
+    offsets = 0 <= lost.partition < 1 << 31 and 0 <= lost.start < _INT64 and 0 <= lost.target_offset < _INT64
+    end = lost.end == -1 or lost.start <= lost.end < _INT64
+    missing = all(0 <= start <= end <= lost.start for start, end in lost.missing)
+    return offsets and end and missing and -1 <= lost.seen_ms <= LATEST_MS
 
 
 def _is_sound_job(fact: CompactionBegan | JobFact) -> bool:

@@ -18,13 +18,13 @@ Some of these other facts have to meet a further condition:
 - `LeaseContinued`: its turn is one more than the current turn, and its daemon is that of the holder.
 - `LaneOpened`: it is the first one for its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
   facts about a lane: they carry the lane's grant.
+- Facts about failovers (`RecoveryFact`): see `mirrord.ledger.folding.failovers`. After a failover has ended the copying
+  of a topic (`CopyingEnded`), facts about its lanes do not take effect, whoever writes them.
 - Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane is waiting for a
   decision. Seeks (`LaneSought`): no earlier seek of the lane reaches at least as far.
 
 If the ledger already contains an entry, as its writer and number show, a second copy of the entry has no effect.
 """
-
-import msgspec
 
 from mirrord.ledger import displaced, reassigned_ordinals
 from mirrord.ledger.decided_verdicts import (
@@ -43,10 +43,7 @@ from mirrord.ledger.facts.core import (
     AclsSynced,
     AnyFact,
     ConfigChanged,
-    ConfigsSynced,
-    CopyForgotten,
     CopyInherited,
-    CopyNamed,
     Entry,
     FlowFact,
     FlowOpened,
@@ -60,35 +57,32 @@ from mirrord.ledger.facts.core import (
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
-    PartitionsGrown,
     PolicyChanged,
     Rebuild,
     SourceRun,
     TakeoverChecked,
     TargetProbed,
     TargetRun,
-    TopicCreated,
-    TopicDeleted,
-    TopicDeletionPlanned,
-    TopicDeletionWithdrawn,
     TopicFact,
     VerdictGiven,
 )
 from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
+from mirrord.ledger.facts.recovery import RecoveryFact
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.ledger.folding.failovers import has_ended, take
+from mirrord.ledger.folding.target_topics import apply_to_topic
 from mirrord.ledger.hole_plans import after_rebuild, after_runs
 from mirrord.ledger.job_state import after
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
-from mirrord.ledger.prune import forget_copy
 from mirrord.ledger.quarantine import decide, go_on, park
 from mirrord.ledger.seeks import cut, done, sought
 from mirrord.ledger.start_offsets import note_begun, take_starts
 from mirrord.ledger.state import FlowState, LaneState, shared
-from mirrord.ledger.state_topic_records import LastEntry, TargetTopic
+from mirrord.ledger.state_topic_records import LastEntry
 from mirrord.model.archived_runs import ArchivedPart
-from mirrord.model.names import LaneKey, TopicId
+from mirrord.model.names import LaneKey
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
@@ -153,14 +147,20 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
     if isinstance(fact, LaneFact):  # most facts are of this kind
         return _apply_to_lane(state, fact, offset)
     if isinstance(fact, TopicFact):
-        return _apply_to_topic(state, fact, offset)
-    if isinstance(fact, OrderFact):
-        return state.orders.take(fact)
+        return apply_to_topic(state, fact, offset)
+    if isinstance(fact, OrderFact | RecoveryFact):
+        return state.orders.take(fact) if isinstance(fact, OrderFact) else _recover(state, fact)
     if isinstance(fact, _OF_ANYBODY):
         return _apply_of_job(state, fact, offset)
     if isinstance(fact, QuarantineOrder | LaneSought):
         return _order_lane(state, fact, offset)
     return _apply_to_flow(state, fact)
+
+
+def _recover(state: FlowState, fact: RecoveryFact) -> bool:
+    recoveries = take(state.recoveries, fact)
+    state.recoveries = state.recoveries if recoveries is None else recoveries
+    return recoveries is not None
 
 
 def _apply_to_flow(state: FlowState, fact: FlowFact) -> bool:
@@ -211,70 +211,6 @@ def _continue_lease(state: FlowState, fact: LeaseContinued) -> bool:
     return True
 
 
-def _apply_to_topic(state: FlowState, fact: TopicFact, offset: int) -> bool:
-    match fact:
-        case TopicCreated():
-            return _create_topic(state, fact)
-        case PartitionsGrown():
-            return _grow_partitions(state, fact)
-        case ConfigsSynced():
-            return True
-        case TopicDeletionPlanned():
-            return _plan_deletion(state, fact.target_topic_id, fact.due_ms)
-        case TopicDeletionWithdrawn():
-            return _plan_deletion(state, fact.target_topic_id, None)
-        case TopicDeleted():
-            return state.topics.pop(fact.target_topic_id, None) is not None
-        case CopyForgotten():
-            return forget_copy(state, fact, offset)
-        case CopyNamed():
-            return _name_copy(state, fact)
-
-
-def _name_copy(state: FlowState, fact: CopyNamed) -> bool:
-    of_others = any(each.target_topic == fact.target_topic for each in state.named.values()) or any(
-        lane.target_topic == fact.target_topic and lane.key.source_topic_id != fact.source_topic_id
-        for lane in state.lanes.values()
-    )
-    if of_others or fact.source_topic_id in state.named:
-        return False
-    state.named[fact.source_topic_id] = fact
-    return True
-
-
-def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
-    """Plan the deletion of a target topic, or withdraw the plan if `due_ms` is None. Only topics that mirrord created
-    are ever deleted. A planned time cannot be changed, only withdrawn."""
-    known = state.topics.get(topic_id)
-    if known is None or not known.created or (known.delete_at_ms is None) == (due_ms is None):
-        return False
-    state.topics[topic_id] = msgspec.structs.replace(known, delete_at_ms=due_ms)
-    return True
-
-
-def _create_topic(state: FlowState, fact: TopicCreated) -> bool:
-    if fact.target_topic_id in state.topics:
-        return False
-    state.topics[fact.target_topic_id] = TargetTopic(
-        topic=fact.target_topic,
-        topic_id=fact.target_topic_id,
-        partitions=fact.partitions,
-        created=True,
-        source_topic=fact.source_topic,
-        source_topic_id=fact.source_topic_id,
-    )
-    return True
-
-
-def _grow_partitions(state: FlowState, fact: PartitionsGrown) -> bool:
-    known = state.topics.get(fact.target_topic_id)
-    if known is not None and fact.partitions <= known.partitions:
-        return False
-    topic = known or TargetTopic(fact.target_topic, fact.target_topic_id, fact.partitions, created=False)
-    state.topics[fact.target_topic_id] = msgspec.structs.replace(topic, partitions=fact.partitions)
-    return True
-
-
 def _apply_of_job(state: FlowState, fact: AuditFact | CompactionBegan | MapCompacted | JobFact, offset: int) -> bool:
     if isinstance(fact, JobFact):
         job = after(state.jobs.get(fact.job), fact)
@@ -319,8 +255,9 @@ def _note_recorded_again(state: FlowState, lane: LaneState, ordinal: int) -> Non
 def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
     lane = state.lanes.get(fact.lane)
     if isinstance(fact, LaneOpened):
-        return lane is None and _open_lane(state, fact, offset)
-    if lane is None or offset < lane.folded_to:
+        ended = has_ended(state.recoveries, fact.source_topic)
+        return lane is None and not ended and _open_lane(state, fact, offset)
+    if lane is None or offset < lane.folded_to or (state.recoveries and has_ended(state.recoveries, lane.source_topic)):
         return False
     if isinstance(fact, LaneTaken):
         if fact.grant != lane.grant + 1:
@@ -342,7 +279,7 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
 
 def _order_lane(state: FlowState, fact: QuarantineOrder | LaneSought, offset: int) -> bool:
     lane = state.lanes.get(fact.lane)
-    if lane is None or offset < lane.folded_to:
+    if lane is None or offset < lane.folded_to or has_ended(state.recoveries, lane.source_topic):
         return False
     if isinstance(fact, LaneSought):
         seeks = sought(lane.seeks, fact)

@@ -136,6 +136,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerEnd) -> SnapshotCut:
         selected=state.selected,
         starts=tuple(state.starts.values()),
         forgotten_losses=dict(state.forgotten_losses),
+        recoveries=state.recoveries,
     )
     keys.add(flow_key(state.tenure))
     return SnapshotCut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))

@@ -84,6 +84,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         selected=flow.selected,
         starts={each.topic_id: each for each in flow.starts},
         forgotten_losses=dict(flow.forgotten_losses),
+        recoveries=flow.recoveries,
         next_offset=flow.cut,
     )
 

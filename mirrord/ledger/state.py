@@ -25,6 +25,7 @@ from mirrord.ledger.facts.core import (
     Verdict,
 )
 from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
+from mirrord.ledger.folding.failovers import Recoveries
 from mirrord.ledger.hole_list import HoleList
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.quarantine import Quarantine
@@ -186,6 +187,8 @@ class FlowState:
     """The number of compactions that have begun, which is also the number of the latest one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
     """The most recent job of each kind."""
+    recoveries: Recoveries = ()
+    """The failovers that have ended the copying of topics, and the newest one."""
     keeps_starts: bool = False
     """Whether the ledger holds the start offsets that were resolved at the first discovery of the flow's topics
     (`FlowOpened.keeps_starts`)."""

@@ -30,6 +30,7 @@ from mirrord.ledger.facts.core import (
     Verdict,
 )
 from mirrord.ledger.facts.orders import OrderFact
+from mirrord.ledger.facts.recovery import Recovery
 from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.quarantine import Quarantine
@@ -183,6 +184,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     selected: Selected | None = None
     starts: tuple[TopicStarts, ...] = ()
     forgotten_losses: dict[Reason, int] = {}
+    recoveries: tuple[Recovery, ...] = ()
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

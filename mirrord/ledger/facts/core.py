@@ -18,6 +18,7 @@ from mirrord.ledger.facts.commands import CommandGiven, LedgerSigned, RecordSkip
 from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
+from mirrord.ledger.facts.recovery import RecoveryFact
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
@@ -670,6 +671,7 @@ AnyFact = (
     | CompactionBegan
     | MapCompacted
     | JobFact
+    | RecoveryFact
 )
 
 

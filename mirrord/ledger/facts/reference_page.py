@@ -26,6 +26,7 @@ from mirrord.ledger.facts.orders import (
     OrderFact,
 )
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
+from mirrord.ledger.facts.recovery import CopyingEnded, RecoveryBegan, RecoveryFact, RecoveryFinished, RecoveryStepDone
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 
 LINE = 120
@@ -44,6 +45,12 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
         "Operator commands carry no grant, because the command line does not know a lane's grant. The replicator that "
         "hosts the lane reads the command from the ledger and carries it out.",
         OrderFact | QuarantineSkipped | QuarantineReplayed | LaneSought,
+    ),
+    (
+        "Failovers",
+        "These facts take effect only if `number` is that of the failover that is in progress, except for "
+        "`RecoveryBegan`. A ledger with such facts cannot be read by older versions of mirrord.",
+        RecoveryFact,
     ),
     (
         "Audits, compactions and jobs",
@@ -222,6 +229,24 @@ EFFECTS: dict[type, str] = {
     ),
     LaneSought: (
         "The fact takes effect unless an earlier seek of the lane reaches at least as far. It adds a pending seek."
+    ),
+    RecoveryBegan: (
+        "The fact takes effect if `number` is one more than that of the previous failover, if no failover is in "
+        "progress, and if at least one of the topics is still copied. With the mode `source-lost`, the daemon stops "
+        "the lanes of these topics. The fact removes a cancelled failover from the state."
+    ),
+    RecoveryStepDone: (
+        "The fact takes effect if this step is not done yet. It adds the step. After the step `catch up`, the daemon "
+        "stops the lanes of the failover's topics."
+    ),
+    CopyingEnded: (
+        "The fact takes effect if the copying has not been ended yet. It adds the lost ranges. From then on, facts "
+        "about lanes of these topics have no effect, no deletion of their target topics can be planned, and every "
+        "daemon refuses to copy them."
+    ),
+    RecoveryFinished: (
+        "The fact takes effect if the copying has ended (`CopyingEnded`) and `cancelled` is false, or if it has not "
+        "ended and `cancelled` is true. Another failover can then begin."
     ),
     RangeAudited: (
         "The fact takes effect if it extends the proven range of the lane without a gap, or proves the same range at "

@@ -60,6 +60,14 @@ from mirrord.ledger.facts.orders import (
     LaneUnpinned,
 )
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
+from mirrord.ledger.facts.recovery import (
+    CopyingEnded,
+    LostRange,
+    RecoveryBegan,
+    RecoveryFact,
+    RecoveryFinished,
+    RecoveryStepDone,
+)
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.snapshot import snapshots
@@ -250,6 +258,18 @@ def commands() -> list[list[AnyFact]]:
         [RecordSkipped(7, Origin("ada@host", "nobody needs it", 1_700_000_000_000))],
         [LedgerSigned(Origin("ada@host", "set up signatures", 1_700_000_000_000))],
         [StateRecordSkipped(8, "lease", Origin("ada@host", "a disk was damaged", 1_700_000_000_000))],
+        *failovers(ada),
+    ]
+
+
+def failovers(ada: Origin) -> list[list[AnyFact]]:
+    """A failover that was cancelled, and one of a topic that no other fact names."""
+    lost = LostRange("bills", 0, 10, 14, 1_700_000_000_000, 12, ((3, 4),), "a remark")
+    return [
+        [RecoveryBegan(1, "planned", (), ada), RecoveryStepDone(1, "catch up", "in 3 s")],
+        [RecoveryFinished(1, True, 1_700_000_002_000)],
+        [RecoveryBegan(2, "source-lost", ("bills",), ada), CopyingEnded(2, (lost,))],
+        [RecoveryStepDone(2, "groups"), RecoveryFinished(2, False, 1_700_000_003_000)],
     ]
 
 
@@ -450,7 +470,8 @@ def show(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, version: 
 def test_only_entries_with_new_facts_have_the_new_version() -> None:
     """A daemon of the version before must be able to read all that is written while it is replaced."""
     newest = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12, StateRecordSkipped: 13}
+    newest |= dict.fromkeys(get_args(RecoveryFact), 14)
     for data in entries(VERSION):
         assert data[0] == max([9, *(newest.get(type(fact), 9) for fact in decode_entry(data).facts)])
-    assert {data[0] for data in entries(VERSION)} == {9, 10, 11, 12, 13}
+    assert {data[0] for data in entries(VERSION)} == {9, 10, 11, 12, 13, 14}
     assert {bytes.fromhex(line.split()[1])[0] for line in path(VERSION, "state").read_text().splitlines()} == {9}

@@ -1,0 +1,1 @@
+"""Parts of the fold (`mirrord.ledger.fold`), each for one kind of facts."""
