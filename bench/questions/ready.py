@@ -2,7 +2,7 @@
 
 Each group has a position in ten partitions. The command is timed as a whole process: with the daemon running, and with
 the source and the daemon gone. An address of a source that is gone either refuses connections, as after the end of its
-process, or accepts them and stays silent, as behind a firewall.
+process, or accepts them and stays silent.
 """
 
 import asyncio

@@ -259,7 +259,7 @@ class GroupSync(LeasedWorker):
             await asyncio.sleep(every_s)
 
     async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do the work, and report a failure. Return whether it was done."""
+        """Carry out the work, and report a failure. Return whether it succeeded."""
         line = ""
         try:
             await work()

@@ -19,7 +19,7 @@ Some of these other facts have to meet a further condition:
 - `LaneOpened`: it is the first one for its lane. `LaneTaken`: its grant is one more than the lane's grant. All other
   facts about a lane: they carry the lane's grant.
 - Facts about failovers (`RecoveryFact`): see `mirrord.ledger.folding.failovers`. After a failover has ended the copying
-  of a topic (`CopyingEnded`), facts about its lanes do not take effect, whoever writes them.
+  of a topic (`CopyingEnded`), facts about its lanes do not take effect any more.
 - Operator commands (`OrderFact`): they change something. Commands about the quarantine: the lane is waiting for a
   decision. Seeks (`LaneSought`): no earlier seek of the lane reaches at least as far.
 

@@ -173,7 +173,7 @@ class Upkeep:
                 await self._try("deletions", lambda seen=discovered: self._deletions.round(seen, ledger(), recorder))
 
     async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do the work, and report a failure. Return whether it was done."""
+        """Carry out the work, and report a failure. Return whether it succeeded."""
         line = ""
         try:
             await work()
