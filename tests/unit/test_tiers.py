@@ -132,6 +132,18 @@ def test_one_worker_runs_the_whole_folder_or_the_whole_file() -> None:
     assert len({*ray, *kafka}) == 3
 
 
+def test_a_tier_that_does_not_end_in_time_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder_with(tmp_path / "tests" / "hanging", "hanging", HANGING)
+    monkeypatch.setenv("PYTHONPATH", str(tiers.ROOT))
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
+    monkeypatch.setattr(tiers, "LIMIT_MINUTES", 5 / 60)
+    monkeypatch.setattr(tiers, "TIERS", (Tier("hanging", ("hanging",), SECONDS, OPTIONS),))
+    assert tiers.main([]) == 1
+    assert "tier hanging: stopped after" in capfd.readouterr().out
+
+
 def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) -> None:
     test = folder_with(tmp_path / "hanging", "hanging", BROKEN + HANGING)
     tally = tmp_path / "tally.json"
