@@ -29,7 +29,7 @@ import msgspec
 
 from mirrord.ledger.facts.core import HoleFound, Progress
 from mirrord.ledger.prune import floor
-from mirrord.ledger.state import LaneState
+from mirrord.ledger.state import FlowState, LaneState
 
 TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unknown"]
 """The kind of the answer to a translation.
@@ -71,6 +71,16 @@ def finished_below(lane: LaneState, copied: CopiedPosition) -> int:
     # The first record that may not have been acknowledged has the first ordinal that does not count as copied.
     pending = lane.source_runs.offset_of(copied.ordinal)
     return copied.source_offset if pending is None else min(pending, copied.source_offset)
+
+
+def recorded_position(state: FlowState, lane: LaneState) -> int | None:
+    """Return the source offset below which the lane has finished with everything, according to its progress record. If
+    it has none, return the source offset at which it begins, or None if this is not known."""
+    progress = state.progress.get(lane.key.id)
+    if progress is not None:
+        return finished_below(lane, CopiedPosition.by(progress))
+    first = lane.source_runs.first
+    return None if first is None else first.offset
 
 
 class Translation(msgspec.Struct, frozen=True):

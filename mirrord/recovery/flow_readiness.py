@@ -6,10 +6,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mirrord.config.schema import FlowConfig
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.last_seen.configs_and_acls import seen_acls, seen_configs
 from mirrord.ledger.last_seen.group_positions import seen_groups
 from mirrord.ledger.last_seen.quotas import seen_quotas
-from mirrord.ledger.last_seen.source_ends import SeenEnd, SeenEnds
+from mirrord.ledger.last_seen.source_ends import SeenEnd, SeenEnds, SeenFaults
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import TopicPartition
 from mirrord.model.readiness import Comparison, FlowReadiness, GroupsReadiness
@@ -18,7 +19,7 @@ from mirrord.recovery.rules.access import faults
 from mirrord.recovery.rules.comparisons import compare_acls, compare_configs, compare_quotas
 from mirrord.recovery.rules.groups import groups_readiness
 from mirrord.recovery.rules.judgement import DEFAULT_RPO_S, judge
-from mirrord.recovery.rules.partitions import observed_lanes, partitions_of, proof_of
+from mirrord.recovery.rules.partitions import has_expired, observed_lanes, partitions_of, proof_of
 from mirrord.recovery.target_survey import TargetClients, TargetSurvey, survey_target
 from mirrord.supervision.lane_status import present_lanes
 from mirrord.topics.acl_sync import topic_names
@@ -52,9 +53,10 @@ async def flow_readiness(
 
     What the target does not answer is reported as a blocker.
     """
-    lanes = observed_lanes(state, present_lanes(state, state.lanes))
+    known = SeenEnds(state)
+    lanes = observed_lanes(known, present_lanes(state, state.lanes), live.reported)
     survey = await survey_target(flow, state, lanes, clients)
-    partitions = partitions_of(state, lanes, live.ends, live.reported)
+    partitions = partitions_of(known, lanes, live.ends, live.reported)
     copies = {lane.source_topic: lane.target_topic for lane in lanes}
     found = FlowReadiness(
         flow=flow.name,
@@ -67,7 +69,7 @@ async def flow_readiness(
         lag_records=_total([each.lag_records for each in partitions]),
         lag_s=_largest([each.lag_s for each in partitions]),
         seen_ms=min((each.seen_ms for each in partitions if each.seen_ms is not None), default=None),
-        groups=_groups(flow, state, lanes, survey),
+        groups=_groups(flow, known, lanes, survey),
         configs=_configs(flow, state, survey, copies),
         acls=_acls(flow, state, survey, copies),
         quotas=compare_quotas(seen_quotas(state), survey.quotas),
@@ -81,7 +83,7 @@ async def flow_readiness(
     blockers = (
         *sorted({part for part in (survey.topics, survey.bounds, survey.commits) if isinstance(part, str)}),
         *(() if partitions else ("nothing is copied yet",)),
-        *_faults(state),
+        *_faults(known.faults),
         *blockers,
         *_unanswered(survey),
         *_refused(asked.principals, survey, copies.values()),
@@ -103,9 +105,8 @@ def _acls(flow: FlowConfig, state: FlowState, survey: TargetSurvey, copies: Mapp
     return compare_acls(flow, state, seen_acls(state), survey.acls, names, copies.values())
 
 
-def _faults(state: FlowState) -> Iterator[str]:
+def _faults(seen: SeenFaults) -> Iterator[str]:
     """Yield one line for each selected topic that is not copied, or not completely."""
-    seen = SeenEnds(state).faults
     yield from (f"{topic}: {line}" for topic, line in sorted(seen.lines.items()))
     if seen.omitted:
         yield f"{seen.omitted} more topics are not copied, or not completely"
@@ -130,13 +131,18 @@ def _refused(principals: Sequence[str], survey: TargetSurvey, topics: Collection
             yield from faults(rules, principal, topics)
 
 
-def _groups(flow: FlowConfig, state: FlowState, lanes: Sequence[LaneState], survey: TargetSurvey) -> GroupsReadiness:
+def _groups(flow: FlowConfig, known: SeenEnds, lanes: Sequence[LaneState], survey: TargetSurvey) -> GroupsReadiness:
     if not flow.follows_groups:
         return GroupsReadiness(note='positions of consumer groups are not synced: groups.mode is "off"')
     if isinstance(survey.commits, str) or isinstance(survey.bounds, str):
         return GroupsReadiness(note="the target does not show the positions of consumer groups")
-    copies = {(lane.target_topic, lane.partition): (lane.source_topic, lane.partition) for lane in lanes}
-    return groups_readiness(seen_groups(state), survey.commits.offsets, copies, survey.bounds)
+    lane_of = {(lane.target_topic, lane.partition): lane for lane in lanes}
+    copies = {target: (lane.source_topic, lane.partition) for target, lane in lane_of.items()}
+
+    def is_expired(target: TopicAndPartition, offset: int) -> bool:
+        return has_expired(known, lane_of[target], offset)
+
+    return groups_readiness(seen_groups(known.state), survey.commits.offsets, copies, survey.bounds, is_expired)
 
 
 def _total(lags: Sequence[int | None]) -> int | None:

@@ -115,11 +115,12 @@ class _Trail:
     """The log ends of a source partition that its lane has not reached yet, each with the time at which the source
     reported it. The time of the newest log end that the lane has reached is also kept."""
 
-    __slots__ = ("ends", "reached")
+    __slots__ = ("ends", "reached", "reached_end")
 
     def __init__(self) -> None:
         self.ends: deque[tuple[float, int]] = deque()
         self.reached: float | None = None
+        self.reached_end = 0
 
     def note(self, at: float, end: int, position: int) -> None:
         ends = self.ends
@@ -129,8 +130,11 @@ class _Trail:
             ends[-1] = (max(at, ends[-1][0]), end)
         elif not ends or at > ends[-1][0]:
             ends.append((at, end))
+        if position < self.reached_end:
+            self.reached, self.reached_end = None, 0  # the target, or the source, has lost records
         while ends and ends[0][1] <= position:
-            self.reached = max(ends.popleft()[0], self.reached or 0.0)
+            at, self.reached_end = ends.popleft()
+            self.reached = max(at, self.reached or 0.0)
         if len(ends) > ENDS_KEPT:
             newest = ends[-1]
             self.ends = deque(list(ends)[:-1:2])
@@ -151,8 +155,12 @@ class Behind:
     def note(self, report: LaneReport, now: float) -> None:
         """Take the log end and the lane's source offset from a report that has just arrived."""
         if report.source_end >= 0:
-            trail = self._trails.setdefault(report.lane, _Trail())
-            trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
+            self.see(report.lane, report.source_end, report.source_offset, now - report.source_end_age_s)
+
+    def see(self, lane: LaneId, end: int, position: int, at: float) -> None:
+        """Take a log end that the source reported at the time `at`. The lane has finished with all source offsets below
+        `position`."""
+        self._trails.setdefault(lane, _Trail()).note(at, end, position)
 
     def held_s(self, lane: LaneId, now: float) -> float | None:
         """Return how many seconds ago the source reported the newest log end that the lane has reached. The target

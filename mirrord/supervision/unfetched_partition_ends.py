@@ -15,13 +15,16 @@ import structlog
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.log_offsets import LogOffsets
-from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, end_records, surplus_records
-from mirrord.ledger.source_ends import SourcePartition, changed_records, truncated
+from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, SeenEnds, end_records, surplus_records
+from mirrord.ledger.offset_map import recorded_position
+from mirrord.ledger.source_ends import SourcePartition, changed_records, newest_lanes, truncated
+from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicPartition
 from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.runtime.clock import Clock
+from mirrord.supervision.flow_stats import Behind
 from mirrord.topics.discovery import Discovered
 
 LOOK_S = 1.0
@@ -42,6 +45,8 @@ class FetchedEnd(NamedTuple):
 
     end: int
     age_s: float
+    start: int
+    """The log start offset, or -1 if it is not known."""
 
 
 class Uncovered(NamedTuple):
@@ -55,6 +60,10 @@ class Uncovered(NamedTuple):
     """The other partitions of selected topics."""
     faults: Mapping[str, str] = {}
     """Selected topics that are not copied, or not completely, each with the reason."""
+    hidden: frozenset[str] = frozenset()
+    """Those of them that the source does not show, for example because a permission is missing."""
+    is_known: bool = True
+    """Whether the selected topics are known."""
 
 
 class UncoveredEnds:
@@ -63,6 +72,9 @@ class UncoveredEnds:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
+        self._recorded = Behind()
+        """How far the progress records of the lanes are behind the source. After the source is gone, the positions in
+        these records are all that is known."""
         self._fell: dict[SourcePartition, int] = {}
         """Log ends that are lower than the recorded ones and have been seen only once. When the same log end is seen
         again, the verdict that the records above it were truncated is written to the ledger."""
@@ -98,13 +110,14 @@ class UncoveredEnds:
         try:
             while True:
                 began = time.thread_time()
-                asked, asked_ms = uncovered(*known(), self._clock.monotonic()), self._clock.wall_ms()
+                asked_s, asked_ms = self._clock.monotonic(), self._clock.wall_ms()
+                asked = uncovered(*known(), asked_s)
                 try:
                     self._ends = await client.high_watermarks(asked.wanted)
                 except EnvironmentFault:
                     self._ends = {}  # `ClusterWatch` reports that the source does not answer
                 await self._record(recorder, asked.hosted)
-                await self._record_seen(recorder, asked, asked_ms)
+                await self._record_seen(recorder, asked, asked_s, asked_ms)
                 await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
         finally:
             self._ends = {}
@@ -128,19 +141,24 @@ class UncoveredEnds:
         known = {where: end for where, end in ends.items() if where not in lower or lower[where].lane in sure_lanes}
         await recorder.save(changed_records(state, known, state.lease_epoch, self._clock.wall_ms()))
 
-    async def _record_seen(self, recorder: Recorder, asked: Uncovered, asked_ms: int) -> None:
-        """Record all log ends, so that they can be shown when the source is gone. `asked_ms` is the time before the
-        log ends were requested. By now, they may be out of date."""
-        if not asked.wanted and not asked.fetched:
+    async def _record_seen(self, recorder: Recorder, asked: Uncovered, asked_s: float, asked_ms: int) -> None:
+        """Record all log ends, so that they can be shown when the source is gone. `asked_s` and `asked_ms` are the time
+        before the log ends were requested, on both clocks. By now, they may be out of date."""
+        if not asked.is_known:
             return
-        seen = {where: SeenEnd(each.end, asked_ms - int(each.age_s * 1000)) for where, each in asked.fetched.items()}
+        state = recorder.state
+        seen = {
+            where: SeenEnd(each.end, asked_ms - int(each.age_s * 1000), each.start)
+            for where, each in asked.fetched.items()
+        }
         seen |= {
             where: SeenEnd(self._ends[where], asked_ms) if where in self._ends else NEVER for where in asked.wanted
         }
-        state = recorder.state
-        records = end_records(state, seen, asked.faults, state.lease_epoch, self._clock.wall_ms())
+        seen |= held_times(state, seen, self._recorded, asked_s, asked_ms)
+        epoch, now_ms = state.lease_epoch, self._clock.wall_ms()
+        records = end_records(SeenEnds(state), seen, asked.faults, asked.hidden, epoch, now_ms)
         if await recorder.save(records):
-            await recorder.remove(surplus_records(state, {where.topic_id for where in seen}))
+            await recorder.remove(surplus_records(state, {where.topic_id for where in seen}, asked.hidden))
 
 
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport], now: float) -> Uncovered:
@@ -152,10 +170,10 @@ def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorRep
     lanes = [lane for report in reports.values() for lane in report.lanes]
     hosted = frozenset(lane.lane for lane in lanes)
     if discovered is None:
-        return Uncovered([], hosted)
+        return Uncovered([], hosted, is_known=False)
     fetched = {
         (LaneKey.parse(lane.lane).source_topic_id, lane.partition): FetchedEnd(
-            lane.source_end, lane.source_end_age_s + max(0.0, now - report.received_s)
+            lane.source_end, lane.source_end_age_s + max(0.0, now - report.received_s), lane.source_start
         )
         for report in reports.values()
         for lane in report.lanes
@@ -172,4 +190,26 @@ def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorRep
     ]
     wanted = [where for where in selected if where[1:] not in fetched]
     ends = {where: fetched[where[1:]] for where in selected if where[1:] in fetched}
-    return Uncovered(wanted, hosted, ends, discovered.faults)
+    return Uncovered(wanted, hosted, ends, discovered.faults, frozenset(discovered.faults.keys() - topics.keys()))
+
+
+def held_times(
+    state: FlowState, seen: Mapping[SourcePartition, SeenEnd], recorded: Behind, now_s: float, now_ms: int
+) -> dict[SourcePartition, SeenEnd]:
+    """Return the log ends in `seen` for which it is known up to which time the target held all records of the
+    partition, with this time. It is known from the progress records. `now_s` and `now_ms` are the same time on the
+    monotonic clock and on the wall clock. `recorded` keeps the earlier log ends."""
+    found: dict[SourcePartition, SeenEnd] = {}
+    lanes = newest_lanes(state.lanes.values())
+    recorded.keep({lane.key.id for lane in lanes})
+    for lane in lanes:
+        where = SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition)
+        end = seen.get(where, NEVER)
+        if end.end < 0:
+            continue
+        position, at_s = recorded_position(state, lane), now_s - (now_ms - end.at_ms) / 1000
+        if position is not None:
+            recorded.see(lane.key.id, end.end, position, at_s)
+        if (held_s := recorded.held_s(lane.key.id, at_s)) is not None:
+            found[where] = end._replace(held_ms=end.at_ms - int(held_s * 1000))
+    return found

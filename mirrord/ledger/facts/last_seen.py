@@ -57,11 +57,9 @@ class LastSeen(msgspec.Struct, frozen=True, array_like=True):
     """Positions of some of the consumer groups."""
     groups: int = 0
     """In the summary about groups: the number of groups that are followed."""
-    in_step: int = 0
-    """In the summary about groups: the number of positions that matched on both sides."""
     omitted: int = 0
-    """In a summary: how many things are not recorded, because there are too many: positions of groups that did not
-    match, or topics with faults."""
+    """In a summary: how many things are not recorded, because there are too many: positions of groups, or topics with
+    faults."""
     configs: tuple[SeenConfigs, ...] = ()
     """Configs of some of the source topics."""
     known: tuple[str, ...] = ()
@@ -75,3 +73,14 @@ class LastSeen(msgspec.Struct, frozen=True, array_like=True):
     faults: tuple[tuple[str, str], ...] = ()
     """In the summary about high watermarks: the selected topics that are not copied, or not completely, each with a
     line that says why."""
+    starts: tuple[int, ...] = ()
+    """Log start offsets of the partitions in `ends`. -1 means that the log start offset is unknown."""
+    held_ms: int = -1
+    """A time up to which the target held all records of the source partitions, except for those in `late`. -1 means
+    that no such time is known."""
+    late: tuple[tuple[int, int], ...] = ()
+    """Pairs (position in `ends`, time in ms) for the partitions of which the target held all records only up to an
+    earlier time than `held_ms`. A time of -1 is unknown."""
+    commits: tuple[tuple[str, str, int], ...] = ()
+    """The positions of some of the consumer groups that matched on both sides: group, source topic, and number of
+    positions."""

@@ -1,10 +1,11 @@
 """Determines for which positions of consumer groups the next record on the target is known."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.last_seen import SeenPosition
-from mirrord.ledger.last_seen.group_positions import SeenGroups
+from mirrord.ledger.last_seen.group_positions import GroupAndTopic, SeenGroups
 from mirrord.model.group_status import GroupState
 from mirrord.model.readiness import GroupsReadiness, PositionReadiness
 
@@ -12,45 +13,53 @@ TargetBounds = Mapping[TopicAndPartition, tuple[int, int]]
 """The log start offset and the high watermark of target partitions, by target topic and partition."""
 Commits = Mapping[str, Mapping[TopicAndPartition, int]]
 """The committed offsets on the target, by group, target topic and partition."""
+IsExpired = Callable[[TopicAndPartition, int], bool]
+"""A function that takes a target partition and a target offset. It returns whether the source had deleted the record
+too when it was last seen."""
 
 _EXACT: frozenset[GroupState] = frozenset({"in step", "waits", "active", "ahead"})
 """States in which it is known which record the group reads next, if it has a position on the target. If it waits for
 records that have not been copied, it continues after the last copied one."""
-_IRRELEVANT: frozenset[GroupState] = frozenset({"not copied", "expired"})
-"""States of positions that the flow has nothing to do with."""
 
 
 def groups_readiness(
-    seen: SeenGroups, commits: Commits, copies: Mapping[TopicAndPartition, TopicAndPartition], bounds: TargetBounds
+    seen: SeenGroups,
+    commits: Commits,
+    copies: Mapping[TopicAndPartition, TopicAndPartition],
+    bounds: TargetBounds,
+    is_expired: IsExpired,
 ) -> GroupsReadiness:
     """Return the readiness of all positions. `copies` maps each target partition to its source partition.
 
     The recorded positions are those that did not match on both sides. All other positions are known from the commits on
-    the target. If the target has fewer of them than there were, some of them have been lost.
+    the target. If the target has fewer of them in a topic than there were, some of them have been lost.
     """
     noted: dict[tuple[str, TopicAndPartition], PositionReadiness] = {}
     targets = {place: target for target, place in copies.items()}
     for each in seen.positions:
-        if each.state not in _IRRELEVANT:
-            target = targets.get((each.topic, each.partition))
-            offset = None if target is None else commits.get(each.group, {}).get(target)
+        if (target := targets.get((each.topic, each.partition))) is not None:
+            offset = commits.get(each.group, {}).get(target)
             noted[each.group, (each.topic, each.partition)] = _noted(each, offset)
-    matching = 0
+    matching, exact = Counter[GroupAndTopic](), 0
     for group, offsets in commits.items():
         for target, offset in offsets.items():
             place = copies.get(target)
             if place is None:
                 continue
-            matching += (group, place) not in noted
-            if (removed := _removed(group, place, offset, bounds.get(target))) is not None:
+            is_matching = (group, place) not in noted
+            matching[group, place[0]] += is_matching
+            removed = _removed(group, place, offset, bounds.get(target))
+            if removed is None or is_expired(target, offset):
+                exact += is_matching
+            else:
                 noted[group, place] = removed
     positions = sorted(noted.values(), key=lambda each: (each.is_known, each.group, each.topic, each.partition))
-    removed_count = sum(each.state == "removed" for each in positions)
-    lost = max(0, seen.in_step - matching)
+    topics = {topic for topic, _ in copies.values()}
+    lost = sum(max(0, count - matching[key]) for key, count in seen.in_step.items() if key[1] in topics)
     known = sum(each.is_known for each in positions)
     return GroupsReadiness(
         groups=max(seen.groups, len(commits)),
-        exact=matching - min(matching, removed_count) + known,
+        exact=exact + known,
         inexact=len(positions) - known + seen.omitted + lost,
         seen_ms=None if seen.at_ms < 0 else seen.at_ms,
         positions=tuple(positions),
@@ -59,7 +68,7 @@ def groups_readiness(
 
 
 def _note(omitted: int, lost: int) -> str:
-    lines = [f"{omitted} more positions did not match, and are not recorded"] if omitted else []
+    lines = [f"nothing is recorded about {omitted} more positions, because there are too many"] if omitted else []
     lines += [f"{lost} positions that matched on both sides are no longer on the target"] if lost else []
     return "; ".join(lines)
 

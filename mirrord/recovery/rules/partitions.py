@@ -3,43 +3,53 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, SeenEnds
-from mirrord.ledger.offset_map import CopiedPosition, finished_below
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, recorded_position
 from mirrord.ledger.source_ends import SourcePartition
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import TopicId, TopicPartition
 from mirrord.model.readiness import PartitionReadiness, ProofReadiness
 from mirrord.model.status import LaneStatus
+from mirrord.supervision.rules.lag import lag_seconds
 
 NOT_COPIED = "the partition is selected, but it is not copied"
 
 
-def observed_lanes(state: FlowState, lanes: Iterable[LaneState]) -> list[LaneState]:
-    """Return those of the lanes whose source topics existed and were selected when the source was last seen. If nothing
-    was ever recorded, return all of them."""
-    topics = {where.topic_id for where, _ in SeenEnds(state).all()}
-    return [lane for lane in lanes if not topics or lane.key.source_topic_id in topics]
+def observed_lanes(
+    known: SeenEnds, lanes: Iterable[LaneState], reported: Sequence[LaneStatus] | None
+) -> list[LaneState]:
+    """Return those of the lanes whose source topics existed and were selected when the source was last seen, and those
+    that the flow's daemon reports. If nothing was ever recorded, return all of them."""
+    topics = {where.topic_id for where in known.ends}
+    names = {each.topic for each in reported or ()}
+    return [
+        lane
+        for lane in lanes
+        if not known.is_recorded or lane.key.source_topic_id in topics or lane.source_topic in names
+    ]
 
 
 def partitions_of(
-    state: FlowState,
+    known: SeenEnds,
     lanes: Sequence[LaneState],
     ends: Mapping[TopicPartition, SeenEnd],
     reported: Sequence[LaneStatus] | None,
 ) -> list[PartitionReadiness]:
     """Return what would be lost of the partitions of these lanes, and of partitions that were never copied.
 
-    `ends` holds high watermarks that the source has just reported. For all other partitions, the recorded ones count.
+    `ends` holds high watermarks that the source has just reported. For all other partitions, those in `known` count.
     `reported` holds the lanes as the flow's daemon reports them, or is None if it does not answer. The positions then
     come from the progress records, which may be about a second old.
     """
-    known, found = SeenEnds(state), list[PartitionReadiness]()
+    state, found = known.state, list[PartitionReadiness]()
     statuses = {(each.topic, each.partition): each for each in reported or ()}
     for lane in lanes:
-        seen = ends.get(TopicPartition(lane.source_topic, lane.partition)) or known.of(lane)
+        seen = known.of(lane)
+        if (live := ends.get(TopicPartition(lane.source_topic, lane.partition))) is not None:
+            seen = seen._replace(end=live.end, at_ms=live.at_ms)
         status = statuses.pop((lane.source_topic, lane.partition), None)
         found.append(_partition(state, lane, seen, status, answers=reported is not None))
     there = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
-    for where, end in known.all():
+    for where, end in known.ends.items():
         if (where.topic_id, where.partition) not in there:
             statuses.pop((where.topic, where.partition), None)
             found.append(_uncopied(where, end))
@@ -51,11 +61,8 @@ def partitions_of(
 def _partition(
     state: FlowState, lane: LaneState, seen: SeenEnd, status: LaneStatus | None, *, answers: bool
 ) -> PartitionReadiness:
-    progress, first = state.progress.get(lane.key.id), lane.source_runs.first
-    source_offset, target_offset, safe_ms = None if first is None else first.offset, None, -1
-    if progress is not None:
-        source_offset = finished_below(lane, CopiedPosition.by(progress))
-        target_offset, safe_ms = progress.target_offset, progress.last_record_ms
+    progress, source_offset = state.progress.get(lane.key.id), recorded_position(state, lane)
+    target_offset, safe_ms = (None, -1) if progress is None else (progress.target_offset, progress.last_record_ms)
     if status is not None and status.source_offset is not None and status.state == "copying":
         source_offset, target_offset = status.source_offset, status.target_offset  # newer than the progress record
     lag_records = None if source_offset is None or seen.end < 0 else max(0, seen.end - source_offset)
@@ -70,7 +77,7 @@ def _partition(
         source_end=None if seen.end < 0 else seen.end,
         seen_ms=None if seen.at_ms < 0 else seen.at_ms,
         lag_records=lag_records,
-        lag_s=_lag_s(lag_records, safe_ms, seen.at_ms),
+        lag_s=_lag_s(lag_records, safe_ms, seen),
         note=_note(lane, status),
     )
 
@@ -89,12 +96,12 @@ def _note(lane: LaneState, status: LaneStatus | None) -> str:
     return "" if lane.halted is None else lane.halted.line
 
 
-def _lag_s(lag_records: int | None, safe_ms: int, seen_ms: int) -> float | None:
-    """Return how old the oldest record may be that would be lost. All of these records are newer than the newest copied
-    one, if the timestamps of the records are correct."""
+def _lag_s(lag_records: int | None, safe_ms: int, seen: SeenEnd) -> float | None:
+    """Return how old the oldest record may be that would be lost."""
     if not lag_records:
         return None if lag_records is None else 0.0
-    return (seen_ms - safe_ms) / 1000 if 0 <= safe_ms <= seen_ms else None
+    held_s = (seen.at_ms - seen.held_ms) / 1000 if 0 <= seen.held_ms <= seen.at_ms else None
+    return lag_seconds(lag_records, safe_ms, seen.at_ms, held_s)
 
 
 def _uncopied(where: SourcePartition, end: SeenEnd) -> PartitionReadiness:
@@ -107,6 +114,15 @@ def _uncopied(where: SourcePartition, end: SeenEnd) -> PartitionReadiness:
         seen_ms=None if end.at_ms < 0 else end.at_ms,
         note=NOT_COPIED,
     )
+
+
+def has_expired(known: SeenEnds, lane: LaneState, target_offset: int) -> bool:
+    """Return whether the source had deleted the record at this target offset when it was last seen."""
+    progress = known.state.progress.get(lane.key.id)
+    there = LaneMap(lane, None if progress is None else CopiedPosition.by(progress)).to_source(target_offset)
+    if there.kind == "before_map":
+        return there.reason == "forgotten"  # the map was pruned because both logs began after the record
+    return there.record is not None and there.record < known.of(lane).start
 
 
 def proof_of(state: FlowState, lanes: Iterable[LaneState]) -> ProofReadiness:

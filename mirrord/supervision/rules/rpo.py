@@ -2,7 +2,7 @@
 
 The objective limits how many seconds of records would be lost if the source were lost now. It is compared with the lag
 of the lanes in seconds, which is not underestimated if the timestamps of the records are correct (see
-`mirrord.supervision.lane_status.lag_seconds`). A flow does not meet the objective if the lag of a lane is unknown, or
+`mirrord.supervision.rules.lag.lag_seconds`). A flow does not meet the objective if the lag of a lane is unknown, or
 if a selected topic is not copied.
 """
 

@@ -11,7 +11,7 @@ from mirrord.model.names import LaneId
 from mirrord.model.status import RequestsStatus
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
 from mirrord.supervision.flow_stats import ENDS_KEPT, FlowFigures
-from mirrord.supervision.lane_status import lag_seconds
+from mirrord.supervision.rules.lag import lag_seconds
 from mirrord.topics.rules.retention import Retention
 
 LANE = LaneId("a")

@@ -116,6 +116,15 @@ async def test_the_log_ends_of_partitions_beyond_the_limits_are_not_followed() -
     assert followed() == wanted
 
 
+async def test_topics_that_the_source_does_not_show_are_hidden() -> None:
+    source, target = clusters()
+    source.add("orders", 1)
+    looked = (await discovery(source, target).refresh()).with_faults({"orders": "a fault", "bills": "no permission"})
+    asked = uncovered(looked, {}, 0.0)
+    assert (asked.hidden, asked.is_known) == ({"bills"}, True)
+    assert not uncovered(None, {}, 0.0).is_known
+
+
 async def test_other_tasks_run_while_many_names_are_compared() -> None:
     source, target = clusters()
     for number in range(5_000):

@@ -7,6 +7,7 @@ from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.facts.last_seen import SeenPosition
 from mirrord.ledger.last_seen import group_positions
 from mirrord.ledger.last_seen.group_positions import SeenGroups, group_records, seen_groups
+from mirrord.ledger.last_seen.records import BUCKETS
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import state_key
 from mirrord.model.group_status import GroupState, GroupStatus
@@ -37,16 +38,24 @@ def note(ledger: FlowState, statuses: list[GroupStatus], seen_ms: int) -> list[P
 def test_only_positions_that_do_not_match_are_recorded() -> None:
     ledger = FlowState()
     assert seen_groups(ledger) == SeenGroups()
-    note(ledger, [at("a", 5, "in step"), at("b", 7), at("b", None, "expired", "gone", 1)], 1_000)
+    positions = [at("a", 5, "in step"), at("b", 7), at("b", None, "unknown", "gone", 1)]
+    note(ledger, positions, 1_000)
     assert seen_groups(ledger) == SeenGroups(
         1_000,
         2,
-        1,
-        (SeenPosition("b", "orders", 0, 7, "waits"), SeenPosition("b", "orders", 1, -1, "expired", "gone")),
+        {("a", "orders"): 1},
+        (SeenPosition("b", "orders", 0, 7, "waits"), SeenPosition("b", "orders", 1, -1, "unknown", "gone")),
     )
-    assert len(note(ledger, [at("a", 5, "in step"), at("b", 7), at("b", None, "expired", "gone", 1)], 2_000)) == 1
-    note(ledger, [at("a", 6, "in step"), at("b", 7, "in step")], 3_000)
-    assert seen_groups(ledger) == SeenGroups(3_000, 2, 2)
+    assert len(note(ledger, positions, 2_000)) == 1
+    note(ledger, [at("a", 6, "in step"), at("b", 7, "in step"), at("b", 9, "in step", "", 1)], 3_000)
+    assert seen_groups(ledger) == SeenGroups(3_000, 2, {("a", "orders"): 1, ("b", "orders"): 2})
+
+
+def test_positions_that_the_flow_has_nothing_to_do_with() -> None:
+    ledger = FlowState()
+    (summary,) = note(ledger, [at("a", None, "expired"), at("b", 7, "not copied")], 1_000)
+    assert seen_groups(ledger) == SeenGroups(1_000, 2)
+    assert summary.lane.endswith("seen-groups")
 
 
 def test_nothing_is_written_if_nothing_has_changed() -> None:
@@ -56,11 +65,13 @@ def test_nothing_is_written_if_nothing_has_changed() -> None:
 
 
 def test_positions_for_which_there_is_no_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_positions, "MOST_POSITIONS", 3)
+    monkeypatch.setattr(group_positions, "MOST_IN_RECORD", 3)
     ledger = FlowState()
-    note(ledger, [at("a", 5, partition=partition) for partition in range(10)], 1_000)
+    matching = [at(f"group-{number}", 5, "in step") for number in range(4 * BUCKETS)]
+    note(ledger, [at("a", 5, partition=partition) for partition in range(10)] + matching, 1_000)
     seen = seen_groups(ledger)
-    assert (len(seen.positions), seen.omitted) == (3, 7)
+    assert (len(seen.positions), len(seen.in_step) + seen.omitted) == (3, len(matching) + 7)
+    assert seen.omitted > 7
 
 
 def test_names_that_are_not_unicode() -> None:

@@ -4,14 +4,14 @@ from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.ledger.facts.orders import CopyingPaused
 from mirrord.ledger.fold import fold
-from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, end_records
+from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, SeenEnds, end_records
 from mirrord.ledger.source_ends import SourcePartition
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import TopicId, TopicPartition
 from mirrord.model.readiness import PartitionReadiness
 from mirrord.model.runs import Run
 from mirrord.model.status import LaneStatus
-from mirrord.recovery.rules.partitions import observed_lanes, partitions_of
+from mirrord.recovery.rules.partitions import has_expired, observed_lanes, partitions_of
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE, TOPIC = lane_id(0), TopicId("source-topic")
@@ -29,7 +29,7 @@ def state(seen: SeenEnd = NEVER) -> FlowState:
     made.accept_progress(
         Progress(LANE, 1, 1, 100, 100, 0, 100, 100, 59_000, 60_000, protected=True, state="copying", settled=True)
     )
-    for record in end_records(made, {WHERE: seen}, {}, 1, 60_000):
+    for record in end_records(SeenEnds(made), {WHERE: seen}, {}, (), 1, 60_000):
         made.accept_progress(record)
     return made
 
@@ -52,7 +52,7 @@ def only(
     ledger: FlowState, reported: list[LaneStatus] | None = None, live: SeenEnd | None = None
 ) -> PartitionReadiness:
     ends = {} if live is None else {TopicPartition("orders", 0): live}
-    (found,) = partitions_of(ledger, list(ledger.lanes.values()), ends, reported)
+    (found,) = partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), ends, reported)
     return found
 
 
@@ -98,23 +98,49 @@ def test_a_paused_partition_without_a_daemon() -> None:
 
 def test_partitions_that_were_never_copied() -> None:
     ledger, new = state(SeenEnd(100, 60_000)), SourcePartition("orders", TOPIC, 1)
-    for record in end_records(ledger, {WHERE: SeenEnd(100, 60_000), new: SeenEnd(0, 60_000)}, {}, 1, 60_000):
+    for record in end_records(
+        SeenEnds(ledger), {WHERE: SeenEnd(100, 60_000), new: SeenEnd(0, 60_000)}, {}, (), 1, 60_000
+    ):
         ledger.accept_progress(record)
     for reported in (None, [status()]):
-        found = partitions_of(ledger, list(ledger.lanes.values()), {}, reported)
+        found = partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, reported)
         assert [(each.partition, each.state) for each in found][1:] == [(1, "not copied")]
     other = LaneStatus(topic="bills", partition=0, target_topic="eu.bills", state="unknown")
-    found = partitions_of(ledger, list(ledger.lanes.values()), {}, [status(), other])
+    found = partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, [status(), other])
     assert (found[0].topic, found[0].state) == ("bills", "not copied")
 
 
 def test_lanes_of_topics_that_are_gone_or_no_longer_selected() -> None:
     ledger = state(SeenEnd(100, 60_000))
     lanes = list(ledger.lanes.values())
-    assert observed_lanes(ledger, lanes) == lanes
-    assert observed_lanes(state(), lanes) == lanes
+    assert observed_lanes(SeenEnds(ledger), lanes, None) == lanes
+    assert observed_lanes(SeenEnds(FlowState()), lanes, None) == lanes
     ledger.source_ends.clear()
     other = SourcePartition("bills", TopicId("other"), 0)
-    for record in end_records(ledger, {other: SeenEnd(1, 60_000)}, {}, 1, 60_000):
+    for record in end_records(SeenEnds(ledger), {other: SeenEnd(1, 60_000)}, {}, (), 1, 60_000):
         ledger.accept_progress(record)
-    assert observed_lanes(ledger, lanes) == []
+    assert observed_lanes(SeenEnds(ledger), lanes, None) == []
+    assert observed_lanes(SeenEnds(ledger), lanes, []) == []
+    assert observed_lanes(SeenEnds(ledger), lanes, [status()]) == lanes, "the daemon knows more than is recorded"
+    for record in end_records(SeenEnds(ledger), {}, {"orders": "hidden"}, (), 1, 61_000):
+        ledger.accept_progress(record)
+    assert observed_lanes(SeenEnds(ledger), lanes, None) == []
+
+
+def test_the_age_of_what_would_be_lost_does_not_begin_with_the_newest_copied_record() -> None:
+    """It was written an hour before the others, and the target held everything until a second before the end."""
+    assert only(state(SeenEnd(160, HOUR_MS, held_ms=HOUR_MS - 1_000))).lag_s == 1.0
+    assert only(state(SeenEnd(160, HOUR_MS, held_ms=50_000))).lag_s == (HOUR_MS - 59_000) / 1000
+    assert only(state(SeenEnd(160, 50_000, held_ms=49_000))).lag_s == 1.0, "the timestamps are in the future"
+    assert only(state(SeenEnd(160, 50_000, held_ms=51_000))).lag_s is None, "the clock was set back"
+    assert only(state(SeenEnd(160, 60_000, held_ms=59_900)), live=SeenEnd(160, 62_000)).lag_s == 2.1
+
+
+def test_records_that_the_source_had_deleted_too() -> None:
+    ledger = state(SeenEnd(160, 60_000, start=40))
+    (lane,) = ledger.lanes.values()
+    known = SeenEnds(ledger)
+    assert [has_expired(known, lane, offset) for offset in (0, 39, 40, 100)] == [True, True, False, False]
+    assert not has_expired(SeenEnds(state(SeenEnd(160, 60_000))), lane, 0)
+    ledger.progress.clear()
+    assert not has_expired(SeenEnds(ledger), lane, 0)
