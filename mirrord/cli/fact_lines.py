@@ -117,7 +117,7 @@ def _describe_recovery(fact: RecoveryFact) -> str:
             lost = sum(max(0, each.end - each.start) for each in fact.lost)
             return f"{what}: nothing is copied any longer; {lost} offsets of {len(fact.lost)} partitions did not arrive"
         case RecoveryFinished():
-            return f"{what} was cancelled" if fact.cancelled else f"{what} is complete"
+            return f"{what} was cancelled{_note(fact.why)}" if fact.cancelled else f"{what} is complete"
 
 
 def _describe_of_ledger(fact: RecordSkipped | StateRecordSkipped | LedgerSigned) -> str:

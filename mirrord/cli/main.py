@@ -27,6 +27,7 @@ VERBS = {
     "status": "mirrord.cli.verbs.status",
     "lag": "mirrord.cli.verbs.lag",
     "ready": "mirrord.cli.verbs.ready",
+    "failover": "mirrord.cli.verbs.failover",
     "lab": "mirrord.cli.verbs.lab",
     "ledger": "mirrord.cli.verbs.ledger",
     "apply": "mirrord.cli.verbs.apply",

@@ -65,6 +65,10 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
     return 0
 
 
+SETTLED = frozenset({"running", "standby", "ended"})
+"""The states in which a flow stays, if nothing happens."""
+
+
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
     """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent as soon
     as all flows are running or on standby, or after `READY_S` seconds at the latest. After the report, detach stderr
@@ -74,7 +78,7 @@ async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[St
     while True:
         known = await status()
         if known is not None:
-            waiting = {flow.name: flow.state for flow in known.flows if flow.state not in {"running", "standby"}}
+            waiting = {flow.name: flow.state for flow in known.flows if flow.state not in SETTLED}
             if not waiting:
                 break
         if time.monotonic() > deadline:

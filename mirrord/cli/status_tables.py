@@ -36,6 +36,7 @@ _STATE_STYLES = {
     "settling": "yellow",
     "opening": "yellow",
     "paused": "cyan",
+    "ended": "cyan",
 }
 
 

@@ -36,6 +36,7 @@ LIVE = frozenset(
         "sync",
         "heartbeats",
         "mm2_records",
+        "recovery",
     }
 )
 """Fields of a flow that its lanes do not use. They can change while the lanes keep copying."""

@@ -27,6 +27,7 @@ from mirrord.config.key_declarations import Key
 from mirrord.config.ledger import LedgerConfig
 from mirrord.config.limits import LimitsConfig
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
+from mirrord.config.recovery import RecoveryConfig
 from mirrord.config.security import Secret, Security, settings_below
 from mirrord.config.toml_format import format_text
 from mirrord.config.value_kinds import (
@@ -251,6 +252,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
+    recovery: RecoveryConfig = RecoveryConfig()
     archive: str | None = None
     """The `path` of `[compact]`, which is the same for all flows in the file. It is not a key of the flow."""
 

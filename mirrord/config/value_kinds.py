@@ -69,8 +69,8 @@ class ListKind(ValueKind, frozen=True):
     def take(self, table: Table, name: str, default: Any) -> object:
         """Return the list, or `default` if the key is absent. Record a fault for each invalid item."""
         if default is REQUIRED:
-            return table.list_of(name, self.read, required=True)
-        return table.list_of(name, self.read, default=default)
+            return table.list_of(name, self.read, required=True, secret=self.secret)
+        return table.list_of(name, self.read, default=default, secret=self.secret)
 
     def toml(self, value: Any) -> str:
         """Return the list as TOML."""

@@ -141,6 +141,10 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for role, cluster in (("source", flow.source), ("target", flow.target)):
         yield "mirrord_cluster_reachable", (cluster.alias, role), cluster.reachable
     yield "mirrord_flow_state", (flow.state,), 1
+    if flow.failover is not None:
+        yield "mirrord_failover", (flow.failover.mode, flow.failover.outcome), 1
+        if flow.failover.lost_records is not None:
+            yield "mirrord_failover_lost_offsets", (), flow.failover.lost_records
     for state, number in flow.totals.lanes.items():
         yield "mirrord_lanes", (state,), number
     offsets = flow.verdict_offsets()

@@ -75,7 +75,7 @@ class GroupSync(LeasedWorker):
         self._in_round = False
         self._reflected_at: float | None = None
         """A time on the event loop's clock: all commits before it are reflected in the statuses of the positions."""
-        self._lanes = Lanes()
+        self._lanes = Lanes(omits_ended=True)
         self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
         self._counted = float("-inf")
         self._parts: _Parts | None = None
@@ -112,6 +112,7 @@ class GroupSync(LeasedWorker):
             source=source.kind,
             note=self.note,
             skipped=source.skipped,
+            is_current=not rounds.due and not rounds.unanswered and not self._in_round,
             groups=await with_lags(statuses, self._lanes.of(self._store.state), self._parts.lags, self._clock),
         )
 

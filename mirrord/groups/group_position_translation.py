@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.folding.failovers import Recoveries, is_over
 from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation, finished_below
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.archived_runs import ArchiveLost
@@ -21,21 +22,26 @@ NOT_YET = frozenset({NOTHING, NOT_BACK})
 
 class Lanes:
     """Finds the newest lane of each source partition. The result is cached until a lane is added to the state or
-    removed from it."""
+    removed from it, or until a failover changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, omits_ended: bool = False) -> None:
+        """`omits_ended` leaves out the topics whose failover is complete: their positions are no longer synced."""
+        self._omits_ended = omits_ended
         self._of: object = None
         self._changed = -1
+        self._recoveries: Recoveries = ()
         self._lanes: dict[TopicAndPartition, LaneState] = {}
 
     def of(self, state: FlowState) -> Mapping[TopicAndPartition, LaneState]:
         """Return the newest lane of each source topic and partition. If a topic was deleted and re-created, the
         ledger also contains the lanes of the deleted topic."""
-        if state is not self._of or state.lanes_changed != self._changed:
-            self._of, self._changed = state, state.lanes_changed
+        changed, recoveries = state.lanes_changed, state.recoveries
+        if state is not self._of or changed != self._changed or recoveries is not self._recoveries:
+            self._of, self._changed, self._recoveries = state, changed, recoveries
             self._lanes = {
                 (lane.source_topic, lane.partition): lane
                 for lane in sorted(state.lanes.values(), key=lambda lane: lane.age)
+                if not (self._omits_ended and is_over(recoveries, lane.source_topic))
             }
         return self._lanes
 

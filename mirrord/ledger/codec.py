@@ -227,13 +227,14 @@ def _is_sound_recovery(fact: RecoveryFact) -> bool:
         case RecoveryFinished():
             return 0 <= fact.at_ms <= LATEST_MS
         case CopyingEnded():
-            return all(map(_is_sound_loss, fact.lost))
+            numbers = 0 <= fact.partitions < _INT64 and -1 <= fact.seen_ms <= LATEST_MS
+            return numbers and all(map(_is_sound_loss, fact.lost))
         case _:
             return True
 
 
 def _is_sound_loss(lost: LostRange) -> bool:
-    offsets = 0 <= lost.partition < 1 << 31 and 0 <= lost.start < _INT64 and 0 <= lost.target_offset < _INT64
+    offsets = 0 <= lost.partition < 1 << 31 and 0 <= lost.start < _INT64 and -1 <= lost.target_end < _INT64
     end = lost.end == -1 or lost.start <= lost.end < _INT64
     missing = all(0 <= start <= end <= lost.start for start, end in lost.missing)
     return offsets and end and missing and -1 <= lost.seen_ms <= LATEST_MS

@@ -20,7 +20,9 @@ from mirrord.ledger.facts.orders import (
 )
 from mirrord.model.names import TopicPartition
 
-OrderVerb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek"]
+OrderVerb = Literal[
+    "pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek", "failover", "cancel-failover"
+]
 ObjectKind = Literal["flow", "topic", "lane", "host"]
 OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)
 
@@ -54,6 +56,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     parked."""
     letters_at: int = -1
     """For "skip": the offset of the first parked record in the dead-letter topic, or -1."""
+    mode: str = ""
+    """For "failover": "planned" or "source-lost"."""
+    topics: tuple[str, ...] = ()
+    """For "failover": the source topics to which it is limited. Empty means the whole flow."""
 
 
 class Giver(msgspec.Struct, frozen=True):
@@ -83,6 +89,8 @@ def text_fault(order: Order) -> str:
         text, longest = getattr(order, name), LONGEST_REASON if name == "reason" else LONGEST_NAME
         if len(text) > longest or not text.isprintable():
             return f"{name}: one line of at most {longest} characters"
+    if any(len(topic) > LONGEST_NAME or not topic.isprintable() for topic in order.topics):
+        return f"topics: names of at most {LONGEST_NAME} characters"
     return ""
 
 

@@ -76,6 +76,8 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     because it lacks a permission. Empty if there is no such failure."""
     skipped: int = 0
     """Number of records in `__consumer_offsets` that could not be decoded."""
+    is_current: bool = True
+    """Whether all positions were examined after the last commit that mirrord has seen."""
     groups: tuple[GroupStatus, ...] = ()
 
 

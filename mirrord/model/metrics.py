@@ -69,6 +69,14 @@ CATALOGUE: tuple[Metric, ...] = (
         "Always 1. The label `state` is the flow's current state. `standby`: another daemon holds the lease.",
     ),
     Metric(
+        "mirrord_failover", "gauge", "", ("flow", "mode", "outcome"),
+        "Always 1, for the newest failover of the flow. `outcome` is `in progress`, `complete` or `cancelled`.",
+    ),
+    Metric(
+        "mirrord_failover_lost_offsets", "gauge", "offsets", FLOW,
+        "Number of source offsets that the newest failover has lost. No sample if this is not known.",
+    ),
+    Metric(
         "mirrord_flow_exactly_once", "gauge", "", FLOW,
         "1 if the flow copies exactly once. 0 if the target's brokers failed the broker probe. Records may then be "
         "duplicated.",

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.model.failover import FailoverStatus
 from mirrord.model.jobs import Job, JobOutcome, ProvingLevel
 from mirrord.model.names import Alias, ClusterId
 
@@ -36,9 +37,9 @@ WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "se
 """Phases in which a lane does not copy records. The lane is either trying to continue on its own, or waiting for an
 operator."""
 
-FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down"]
-"""State of a flow. "standby": another daemon holds the lease. "stopped": the last daemon that held the lease has
-drained the flow and released the lease. "down": the last daemon that held the lease exited without releasing it."""
+FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down", "ended"]
+"""State of a flow. "standby": another daemon holds the lease. "stopped": the last holder has drained the flow and
+released the lease. "down": the last holder exited without releasing it. "ended": a failover has ended the copying."""
 
 HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "leaving"]
 """State of a replicator. The following states need an explanation:
@@ -437,6 +438,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[LossStatus, ...] = ()
     """Lost source offsets whose lanes are no longer in the status, because the source topic or the target topic was
     deleted. Topics that were re-created afterwards are included."""
+    failover: FailoverStatus | None = None
+    """The newest failover, or None if there was none."""
     forgotten_losses: dict[str, int] = {}
     """Number of lost source offsets, by reason, in topics that were deleted on both clusters long ago. If there are
     many, `losses` contains only the newest ones, and all others are counted here."""

@@ -24,6 +24,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId
 from mirrord.operations.granted_acls import lacking_lines, see_rights
 from mirrord.operations.rules.required_acls import flows_into_source, needed_rights
+from mirrord.supervision.failover.ended_flow import is_ended
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.topics.discovery import Discovery, DiscoveryPreview
 from mirrord.topics.topic_claims import Claims
@@ -33,6 +34,8 @@ class _Ledger(NamedTuple):
     """The current state of a flow's ledger."""
 
     state: FlowState
+    is_ended: bool = False
+    """Whether a failover has ended the copying of the flow. Nothing can keep it from "running"."""
 
 
 class _Clusters(NamedTuple):
@@ -67,7 +70,9 @@ async def check_start(
             for flow in config.flows
             if flow.source in ids and flow.target in ids
         ]
-        previews = await _check_collisions(reached, await _ledgers(reached, ledger), config.all_flows)
+        ledgers = await _ledgers(reached, ledger)
+        reached = [each for each in reached if each[0].name not in ledgers or not ledgers[each[0].name].is_ended]
+        previews = await _check_collisions(reached, ledgers, config.all_flows)
         faults = await asyncio.gather(
             *(
                 _missing_rights(
@@ -114,6 +119,8 @@ async def _ledgers(
         except LedgerMissing:
             return _Ledger(FlowState())
         try:
+            if is_ended(store.state):
+                return _Ledger(store.state, is_ended=True)
             check_clusters(store.state, FlowOpened(flow.name, clusters.source_id, clusters.target_id))
             check_alias(flow, store.state)
             return _Ledger(store.state)

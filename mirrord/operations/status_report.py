@@ -28,6 +28,8 @@ from mirrord.model.names import Alias, TopicPartition
 from mirrord.model.status import ClusterStatus, FlowPhase, FlowStatus, Status, Totals
 from mirrord.model.version import version
 from mirrord.supervision.daemon_http_client import ask_status
+from mirrord.supervision.failover.ended_flow import ended_line, is_ended
+from mirrord.supervision.failover.receipt import failover_status
 from mirrord.supervision.jobs.schedule import job_statuses
 from mirrord.supervision.lane_status import present_lanes, recorded_lanes
 from mirrord.supervision.order_execution import order_remarks
@@ -146,7 +148,7 @@ async def _from_ledger(
         source=ClusterStatus(flow.source, view.state.source_cluster, not error, error=error or None),
         target=ClusterStatus(flow.target, view.state.target_cluster, True),
         state=_state(view, now_ms),
-        note="",
+        note=ended_line(view.state) if is_ended(view.state) else "",
     )
     promise, promise_note = guarantee(view.state.probed)
     return msgspec.structs.replace(
@@ -159,6 +161,7 @@ async def _from_ledger(
         rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
         remarks=tuple(order_remarks(view.state, ())),
         jobs=job_statuses(config, view.state.jobs, {}, {}),
+        failover=failover_status(view.state.recoveries),
         losses=former_losses(view.state, {lane.key.id for lane in present_lanes(view.state, view.state.lanes)}),
         forgotten_losses={**view.state.forgotten_losses},
     )
@@ -195,6 +198,8 @@ def _flow_status(
 
 def _state(view: LedgerView, now_ms: int) -> FlowPhase:
     state = view.state
+    if is_ended(state):
+        return "ended"
     if state.holder is None or state.released:
         return "stopped"
     if is_dead(state.holder) or view.age_ms(now_ms) > state.ttl_ms:

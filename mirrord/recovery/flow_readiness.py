@@ -21,6 +21,7 @@ from mirrord.recovery.rules.groups import groups_readiness
 from mirrord.recovery.rules.judgement import DEFAULT_RPO_S, judge
 from mirrord.recovery.rules.partitions import has_expired, observed_lanes, partitions_of, proof_of
 from mirrord.recovery.target_survey import TargetClients, TargetSurvey, survey_target
+from mirrord.supervision.failover.ended_flow import ended_line, is_ended
 from mirrord.supervision.lane_status import present_lanes
 from mirrord.topics.acl_sync import topic_names
 from mirrord.topics.rules.recreated_topic_names import copy_names
@@ -82,6 +83,7 @@ async def flow_readiness(
     blockers, remarks = judge(found, state, lanes, targets, flow_rpo_s if asked.rpo_s is None else asked.rpo_s)
     blockers = (
         *sorted({part for part in (survey.topics, survey.bounds, survey.commits) if isinstance(part, str)}),
+        *((ended_line(state),) if is_ended(state) else ()),
         *(() if partitions else ("nothing is copied yet",)),
         *_faults(known.faults),
         *blockers,

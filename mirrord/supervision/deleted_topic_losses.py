@@ -11,6 +11,7 @@ from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.folding.failovers import has_ended
 from mirrord.ledger.source_ends import (
     CopiedPart,
     ended_lanes,
@@ -73,6 +74,8 @@ class DeletedTopicLosses:
             return  # `ClusterWatch` reports that the source does not answer
 
         def is_gone(topic: str, topic_id: TopicId) -> bool:
+            if has_ended(state.recoveries, topic):
+                return False  # the failover has recorded what was lost
             return shown[topic].topic_id != topic_id if topic in shown else topic in self._absent
 
         lanes = [lane for lane in ended_lanes(state, is_gone, hosted) if has_begun(state, lane)]

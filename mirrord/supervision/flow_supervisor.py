@@ -11,8 +11,9 @@ import structlog
 
 from mirrord.config.schema import FlowConfig, ReplicatorsConfig
 from mirrord.kafka.client.reachability import WatchedAdmin, both_ids
-from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
+from mirrord.ledger.errors import ForeignFlow
 from mirrord.ledger.facts.core import ConfigChanged, FlowOpened
+from mirrord.ledger.folding.failovers import Recoveries
 from mirrord.ledger.state_topic_records import LedgerEnd
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.ledger.store.lease import LeaseKeeper, Superseded
@@ -24,6 +25,11 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.wait import wait_for
 from mirrord.supervision.deleted_topic_losses import DeletedTopicLosses
 from mirrord.supervision.delivery_guarantee import TargetMode
+from mirrord.supervision.drain_and_release import drain_and_release
+from mirrord.supervision.failover.daemon_hands import DaemonParts, daemon_executor
+from mirrord.supervision.failover.ended_flow import CopyingOver, check_not_over, is_ended, unless_over
+from mirrord.supervision.failover.executor import FailoverExecutor
+from mirrord.supervision.failover.receipt import failover_status
 from mirrord.supervision.fleet.adoption import end_all
 from mirrord.supervision.fleet.fleet import Fleet
 from mirrord.supervision.flow_stats import FlowFigures
@@ -41,7 +47,7 @@ from mirrord.supervision.shared_services import Services
 from mirrord.supervision.start_resolution import FirstLook
 from mirrord.supervision.unfetched_partition_ends import UncoveredEnds
 from mirrord.supervision.upgrade.outgoing import FlowHandover
-from mirrord.supervision.upkeep import Upkeep
+from mirrord.supervision.upkeep import Upkeep, keep_in_step
 from mirrord.topics.deletion_sync import deletion_guards
 from mirrord.topics.discovery import Discovered, Discovery, hazards_of, next_refresh_s
 from mirrord.topics.selection_preview import topics_that_change
@@ -54,9 +60,6 @@ POLL_S = 1.0
 OTHERS_S = 5.0
 """Maximum time that a flow waits for the ledgers of the other flows to be read. After this time, topics that may belong
 to a flow with an unread ledger are reported as faults."""
-DRAIN_S = 5.5
-RELEASE_S = 1.5
-"""Time limits for draining the lanes and releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
 
 log = structlog.get_logger()
 
@@ -86,7 +89,7 @@ class FlowSupervisor:
         """Whether all lanes must be drained before `_next` takes effect."""
         self._changed = asyncio.Event()
         self._replaced = asyncio.Event()
-        """Set when a new configuration has replaced `_upkeep`. `_keep_in_step` then runs the new object."""
+        """Set when a new configuration has replaced `_upkeep`. `keep_in_step` then runs the new object."""
         self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
         self._state: FlowPhase = "starting"
@@ -102,6 +105,9 @@ class FlowSupervisor:
         self._held_before = False
         """Whether this process has already held the lease."""
         self._has_begun = False
+        self._failover: FailoverExecutor | None = None
+        self._recoveries: Recoveries = ()
+        """The failovers of a flow that has ended. Its ledger is closed."""
         self._known: LedgerEnd | None = None
         """How far an earlier attempt read the ledger. A ledger that ends before this position has lost entries."""
 
@@ -123,7 +129,7 @@ class FlowSupervisor:
             if self._drains:
                 pause_s = 0.0
             if not self._stopping.is_set():
-                self._state = "starting"
+                self._state = "ended" if self._state == "ended" else "starting"
                 await wait_for(self._stopping, pause_s)
         self._state = "stopped"
         self._services.claims.forget(self.flow.name)
@@ -157,8 +163,9 @@ class FlowSupervisor:
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Return why this daemon is neither holder nor standby of the flow, or an empty string if it is either."""
-        if self._state in {"running", "standby"}:
+        """Return why this daemon is neither holder nor standby of the flow, or an empty string if it is either, or if a
+        failover has ended the copying."""
+        if self._state in {"running", "standby", "ended"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
 
@@ -180,7 +187,10 @@ class FlowSupervisor:
         return lease.http if lease else ""
 
     def hosts(self) -> list[str] | None:
-        """Return the names of the flow's replicators, or None if the flow is not running here."""
+        """Return the names of the flow's replicators, or None if the flow is not running here. A flow that has ended
+        has none."""
+        if self._state == "ended":
+            return []
         return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
 
     def status(self) -> FlowStatus:
@@ -209,6 +219,7 @@ class FlowSupervisor:
             groups=self.groups.states,
             groups_followed=self.groups.followed,
             jobs=self.schedule.status(state.jobs if state else None),
+            failover=failover_status(state.recoveries if state else self._recoveries),
             losses=lost_topics(state, self._discovered) if state else (),
             forgotten_losses={**state.forgotten_losses} if state else {},
         )
@@ -229,6 +240,9 @@ class FlowSupervisor:
         except ForeignFlow as fault:
             self._note_fault(str(fault))
             return REFUSED_S
+        except CopyingOver as fault:
+            self._state, self._note, self._recoveries = "ended", str(fault), fault.recoveries
+            return REFUSED_S
         except Superseded as fault:
             self._note_fault(str(fault))
             self._services.superseded.set()
@@ -243,13 +257,18 @@ class FlowSupervisor:
     async def _attempt(self) -> None:
         """Open the ledger, take the lease, and run the flow until the lease is lost or the flow is drained."""
         await self._take_up()
-        source_id, target_id = await both_ids(self._source_admin, self._target_admin)
+        ids = both_ids(self._source_admin, self._target_admin)
+        claims, name = self._services.claims, self.flow.name
+        source_id, target_id = await unless_over(
+            ids, lambda: self._services.ledger(self.flow), lambda store: claims.read(name, store)
+        )
         self._store = store = self._services.ledger(self.flow)
         store.remember(self._known)
         try:
             await store.open()
             self._services.claims.read(self.flow.name, store)
             self._lease.follow(store)
+            check_not_over(store.state)
             await open_flow(store, FlowOpened(self.flow.name, source_id, target_id, keeps_starts=True))
             check_alias(self.flow, store.state)
             runtime = self._services.config.runtime
@@ -262,6 +281,9 @@ class FlowSupervisor:
                 await self._services.succession.consent(self.flow.name, *known)
                 self._note_fault("")
             epoch = await keeper.acquire()
+            if is_ended(store.state):
+                await keeper.release()
+            check_not_over(store.state)
             self._held_before = True
             await self._take_up()
             clusters = self._services.config.clusters
@@ -281,7 +303,7 @@ class FlowSupervisor:
                 await self._keeper.close()
             await store.close()
             self._known = store.known
-            self._store = self._keeper = self._discovered = None
+            self._store = self._keeper = self._discovered = self._failover = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
         """Take over or kill replicators that earlier processes left running. Then run the flow as lease holder."""
@@ -303,15 +325,19 @@ class FlowSupervisor:
     async def _work(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup, fleet: Fleet) -> None:
         """Run the flow until the lease is lost or the flow must stop. Then drain, kill or hand over its replicators."""
         recorder = Recorder(store, keeper)
+        discovery = (lambda: self._discovered, self._changed.set, lambda: keeper.is_valid)
+        parts = DaemonParts(setup, lambda: self.flow, recorder, fleet, self.groups, self._target_admin, *discovery)
+        self._failover = daemon_executor(self._services, parts)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
         work = [
             asyncio.create_task(coroutine)
             for coroutine in (
                 self._discover(recorder, fleet),
-                self._keep_in_step(store, recorder),
+                keep_in_step(lambda: self._upkeep, self._replaced, lambda: store.state, recorder),
                 self._reconcile(keeper, recorder, fleet),
                 self._poll(fleet),
+                self._failover.run(),
                 self._ends.follow(setup.source, recorder, lambda: (self._discovered, fleet.reports)),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
                 self.schedule.keep(),
@@ -332,8 +358,9 @@ class FlowSupervisor:
                     await self._stand_aside(store)
                     return
                 raise Superseded("another process of this daemon has the replicators")
-            if (self._stopping.is_set() or self._drains) and not keeper.lost.is_set():
-                await self._leave(fleet, keeper)
+            if (self._stopping.is_set() or self._drains or self._failover.is_over) and not keeper.lost.is_set():
+                self._state = "draining"
+                await drain_and_release(self.flow.name, fleet, keeper)
             else:
                 self._log.warning("flow_lost", epoch=setup.lease_epoch)
                 await fleet.abandon()
@@ -351,17 +378,6 @@ class FlowSupervisor:
         if not await self.handover.stand_aside(store, self._stopping):
             self._log.warning("flow_taken_back")
             self._held_before = False
-
-    async def _leave(self, fleet: Fleet, keeper: LeaseKeeper) -> None:
-        self._state = "draining"
-        await fleet.drain(DRAIN_S)
-        try:
-            async with asyncio.timeout(RELEASE_S):
-                await keeper.release()
-        except (LedgerUnavailable, TimeoutError) as error:
-            self._log.warning("lease_not_released", error=str(error) or f"no answer within {RELEASE_S:g} s")
-        else:
-            self._log.info("flow_drained")
 
     def _make_upkeep(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
         """Return a new `Upkeep`, `Discovery` and `FirstLook` for this configuration of the flow."""
@@ -384,22 +400,6 @@ class FlowSupervisor:
         self._log.info("flow_changed", changes=self._unrecorded)
         if self._fleet is None:
             await former.close()
-
-    async def _keep_in_step(self, store: LedgerStore, recorder: Recorder) -> None:
-        while True:
-            self._replaced.clear()
-            upkeep = self._upkeep
-            work = asyncio.create_task(upkeep.run(lambda: store.state, recorder))
-            replaced = asyncio.create_task(self._replaced.wait())
-            try:
-                await asyncio.wait((work, replaced), return_when=asyncio.FIRST_COMPLETED)
-                if work.done():
-                    work.result()
-            finally:
-                work.cancel()
-                replaced.cancel()
-                await asyncio.gather(work, replaced, return_exceptions=True)
-            await upkeep.close()
 
     async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
         """Refresh the set of lanes regularly. Return when all lanes must be drained for a new configuration."""
@@ -491,7 +491,8 @@ class FlowSupervisor:
         if self._fleet is None:
             return orders
         waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})
-        return (*orders, *waits, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
+        others = (*self._upkeep.remarks, *self._hazards, *self.groups.remarks)
+        return (*(self._failover.remarks if self._failover is not None else ()), *orders, *waits, *others)
 
     def _note_fault(self, line: str) -> None:
         if line and line != self._note:

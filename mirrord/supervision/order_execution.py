@@ -13,6 +13,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.commands import CommandGiven
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import QuarantineOrder
+from mirrord.ledger.facts.recovery import RecoveryFact
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.seeks import pending
 from mirrord.ledger.standing_orders import (
@@ -59,7 +60,9 @@ class Desk:
         while not self._keeper.is_valid and clock.monotonic() < deadline:
             await clock.sleep(POLL_S)
 
-    async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought | CommandGiven]) -> None:
+    async def record(
+        self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought | RecoveryFact | CommandGiven]
+    ) -> None:
         """Append the facts of an operator command, and return when they have taken effect. Raises EnvironmentFault if
         they have not taken effect, or if it is unknown whether they have."""
         if not self._keeper.is_valid:

@@ -1,6 +1,6 @@
 """Finds out what lanes have copied that no replicator hosts any longer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -16,6 +16,9 @@ from mirrord.runtime.clock import Clock
 from mirrord.supervision.rules.unrecorded_copies import Written, is_final, is_plan_open, settled_by
 from mirrord.supervision.unrecorded_copies import BatchQuestion, FindWritten, batch_question
 
+LOOK_S = 0.5
+"""Interval, in seconds, at which lanes are looked at again."""
+
 log = structlog.get_logger()
 
 
@@ -28,6 +31,8 @@ class _Left:
     """The time on the monotonic clock at which the lane was first seen without a host."""
     settled: CopiedPart | None = None
     """What the lane has copied, or None if this is not known yet."""
+    written: Written | None = None
+    """The batches of the lane beyond its progress record, if the target was read."""
     failures: int = 0
     """How often the target partition could not be read."""
 
@@ -58,6 +63,11 @@ class SettledLanes:
         left = self._left.get(lane)
         return None if left is None else left.settled
 
+    def written(self, lane: LaneId) -> Written | None:
+        """Return the batches of a lane beyond its progress record, or None if the target was not read."""
+        left = self._left.get(lane)
+        return None if left is None else left.written
+
     async def settle(
         self, flow: FlowConfig, state: FlowState, lanes: Sequence[LaneState], targets: Mapping[str, Topic]
     ) -> None:
@@ -87,6 +97,26 @@ class SettledLanes:
         if questions:
             await self._look(flow, state, questions)
 
+    async def until_settled(
+        self,
+        flow: FlowConfig,
+        ledger: Callable[[], FlowState],
+        lanes: Sequence[LaneId],
+        targets: Mapping[str, Topic],
+        waits: Callable[[int], None],
+    ) -> dict[LaneId, CopiedPart]:
+        """Return what these lanes have copied, as soon as this is known of all of them. While it is not, `waits` is
+        called with the number of the others."""
+        while True:
+            state = ledger()
+            await self.settle(flow, state, [state.lanes[lane] for lane in lanes if lane in state.lanes], targets)
+            found = {lane: part for lane in lanes if (part := self.of(lane)) is not None}
+            left = sum(lane in state.lanes and lane not in found for lane in lanes)
+            if not left:
+                return found
+            waits(left)
+            await self._clock.sleep(LOOK_S)
+
     async def _look(self, flow: FlowConfig, state: FlowState, questions: list[BatchQuestion]) -> None:
         # Not all partitions may be read in one call. Those that cannot be read must not delay the others indefinitely.
         questions.sort(key=lambda each: self._left[each.lane].failures)
@@ -97,6 +127,7 @@ class SettledLanes:
             return
         for lane_id, written in found.items():
             self._left[lane_id].failures += written is None
+            self._left[lane_id].written = written
             if written is not None and (lane := state.lanes.get(lane_id)) is not None:
                 progress, position = state.progress.get(lane_id), state.standing(lane_id).position
                 self._left[lane_id].settled = settled_by(lane, progress, position, written)

@@ -99,7 +99,8 @@ async def _written(logs: LogReader, asked: BatchQuestion) -> Written:
             empty += max(header.base_offset - position, 0)
             position = header.last_offset + 1
             if is_own(header, asked.producer_id) and header.base_offset >= asked.start:
-                found.append(WrittenBatch(header.base_sequence, header.last_offset_delta + 1, empty))
+                count = header.last_offset_delta + 1
+                found.append(WrittenBatch(header.base_sequence, count, empty, header.base_offset))
                 empty = 0
         return Written(tuple(found), empty=empty + max(end - position, 0))
     except EnvironmentFault as error:

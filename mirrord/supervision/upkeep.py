@@ -188,3 +188,23 @@ class Upkeep:
             log.warning("not_synced", flow=self._flow.name, what=what, reason=line)
         self._faults[what] = line
         return not line
+
+
+async def keep_in_step(
+    current: Callable[[], Upkeep], replaced: asyncio.Event, ledger: Callable[[], FlowState], recorder: Recorder
+) -> None:
+    """Run the current object until cancelled. When `replaced` is set, close it, and run the new one."""
+    while True:
+        replaced.clear()
+        upkeep = current()
+        work = asyncio.create_task(upkeep.run(ledger, recorder))
+        waiting = asyncio.create_task(replaced.wait())
+        try:
+            await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            work.cancel()
+            waiting.cancel()
+            await asyncio.gather(work, waiting, return_exceptions=True)
+        await upkeep.close()

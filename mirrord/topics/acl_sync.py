@@ -146,7 +146,9 @@ class AclSync:
         seen = await compare(rights, copies, ledger)
         self.seen = seen.source
         # The plan must fit in one entry of the ledger. The next call makes the remaining changes.
-        plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
+        # After a failover, clients use the target: what the source does not have must not be taken away from them.
+        removed = () if any(each.ended for each in ledger.recoveries) else seen.plan.remove[:RULES_AT_ONCE]
+        plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], removed)
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
             planned = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))

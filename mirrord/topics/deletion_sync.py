@@ -14,6 +14,7 @@ from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.ledger.facts.core import AnyFact, TopicDeleted
+from mirrord.ledger.folding.failovers import has_ended
 from mirrord.ledger.foreign_writes import own_ranges
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
@@ -132,11 +133,12 @@ async def gone_copies(
 
 
 def copies_of(ledger: FlowState) -> list[TopicCopy]:
-    """Return the target topics that, according to the ledger, mirrord has created and has not deleted."""
+    """Return the target topics that, according to the ledger, mirrord has created and has not deleted. Those whose
+    copying a failover has ended are omitted: clients use them."""
     return [
         TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
-        if topic.created
+        if topic.created and not has_ended(ledger.recoveries, topic.source_topic)
     ]
 
 

@@ -233,7 +233,8 @@ class Discovery:
         for number, name in enumerate(source.topics):
             if number % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            refusals[name] = self._selection.refusal(name)
+            is_over = self._claims.has_ended(self._flow.name, name)
+            refusals[name] = "left-out" if is_over else self._selection.refusal(name)
         return refusals
 
     def _plan(self, source: ClusterTopics, target: ClusterTopics, refusals: Mapping[str, Refusal | None]) -> TopicsPlan:

@@ -13,6 +13,7 @@ from typing import Protocol
 from mirrord.config.cross_checks import goes_back, share_topics
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.folding.failovers import has_ended
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import Alias, ClusterId, TopicId
 from mirrord.topics.rules.recreated_topic_names import NAMING_ALONE, CopyNames, copy_names, former_copies
@@ -97,6 +98,11 @@ class Claims:
         consists of the id of a source topic and the name of a target topic."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
+
+    def has_ended(self, flow: str, topic: str) -> bool:
+        """Return whether a failover has ended the copying of a source topic of this flow."""
+        ledger = self._ledgers.get(flow)
+        return ledger is not None and has_ended(ledger.state.recoveries, topic)
 
     def flow_back(self, flow: FlowConfig) -> str:
         """Return the name of a flow that copies topics with the same names in the opposite direction, or an empty

@@ -30,8 +30,8 @@ class LostRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     it is -1."""
     seen_ms: int
     """The latest time at which `end` is known to have been current, or -1."""
-    target_offset: int
-    """The target offset after the last record that has arrived."""
+    target_end: int
+    """High watermark of the target partition when the copying ended, or -1 if it is not known."""
     missing: tuple[tuple[int, int], ...] = ()
     """Ranges [start, end) of source offsets before `start` whose records the target lacks, because they were still to
     be copied again."""
@@ -77,7 +77,12 @@ class CopyingEnded(Fact, frozen=True, tag="copying_ended"):
     number: int
     """Number of the failover."""
     lost: tuple[LostRange, ...]
-    """What each partition loses. Partitions that were copied completely are included."""
+    """The partitions that lose records, or of which this is not known."""
+    partitions: int
+    """Number of all partitions whose copying has ended."""
+    seen_ms: int
+    """The latest time up to which the source ends of the partitions outside `lost` are known. They lose nothing that
+    was written before this time. -1 if no such time is known, or if there are no such partitions."""
 
 
 class RecoveryFinished(Fact, frozen=True, tag="recovery_finished"):
@@ -90,6 +95,8 @@ class RecoveryFinished(Fact, frozen=True, tag="recovery_finished"):
     """Whether an operator has cancelled it."""
     at_ms: int
     """Wall-clock time, for information only."""
+    why: str = ""
+    """If it was cancelled by mirrord itself, the reason. Otherwise empty."""
 
 
 RecoveryFact = RecoveryBegan | RecoveryStepDone | CopyingEnded | RecoveryFinished
@@ -114,6 +121,12 @@ class Recovery(msgspec.Struct, frozen=True, array_like=True):
     ended: bool = False
     """Whether the copying has ended (`CopyingEnded`)."""
     lost: tuple[LostRange, ...] = ()
+    partitions: int = 0
+    """Number of all partitions whose copying has ended."""
+    seen_ms: int = -1
+    """As in `CopyingEnded`."""
     finished_ms: int = -1
     """When the failover was completed or cancelled, or -1 while it is in progress."""
     cancelled: bool = False
+    why: str = ""
+    """Why mirrord itself has cancelled it, or an empty string."""

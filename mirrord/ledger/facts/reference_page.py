@@ -49,8 +49,8 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
     (
         "Failovers",
         "These facts take effect only if `number` is that of the failover that is in progress, except for "
-        "`RecoveryBegan`. A ledger with such facts cannot be read by older versions of mirrord. No command of this "
-        "version writes these facts yet. The version obeys them if a later version has written them.",
+        "`RecoveryBegan`. `mirrord failover` writes them. A ledger with such facts cannot be read by older versions of "
+        "mirrord.",
         RecoveryFact,
     ),
     (

@@ -4,6 +4,8 @@ The state keeps the failovers that have ended the copying of topics, and the new
 when the next one begins.
 """
 
+from typing import Literal
+
 from msgspec.structs import replace
 
 from mirrord.ledger.facts.recovery import (
@@ -18,7 +20,7 @@ from mirrord.ledger.facts.recovery import (
 
 Recoveries = tuple[Recovery, ...]
 """The failovers of a flow, the newest last."""
-CAUGHT_UP = "catch up"
+CAUGHT_UP: Literal["catch up"] = "catch up"
 """The step of a planned failover after which its topics are no longer copied."""
 
 
@@ -37,11 +39,12 @@ def take(recoveries: Recoveries, fact: RecoveryFact) -> Recoveries | None:
         case CopyingEnded():
             if current.ended:
                 return None
-            current = replace(current, ended=True, lost=fact.lost)
+            lost = {"lost": fact.lost, "partitions": fact.partitions, "seen_ms": fact.seen_ms}
+            current = replace(current, ended=True, **lost)
         case RecoveryFinished():
             if fact.cancelled == current.ended:
                 return None
-            current = replace(current, finished_ms=fact.at_ms, cancelled=fact.cancelled)
+            current = replace(current, finished_ms=fact.at_ms, cancelled=fact.cancelled, why=fact.why)
     return (*recoveries[:-1], current)
 
 
@@ -63,7 +66,13 @@ def in_progress(recoveries: Recoveries) -> Recovery | None:
 
 def has_ended(recoveries: Recoveries, topic: str) -> bool:
     """Return whether a failover has ended the copying of a source topic."""
-    return any(each.ended and _concerns(each, topic) for each in recoveries)
+    return any(each.ended and concerns(each, topic) for each in recoveries)
+
+
+def is_over(recoveries: Recoveries, topic: str) -> bool:
+    """Return whether a completed failover has ended the copying of a source topic, so that the positions of its
+    consumer groups are no longer synced."""
+    return any(each.ended and each.finished_ms >= 0 and concerns(each, topic) for each in recoveries)
 
 
 def ends_all(recoveries: Recoveries) -> bool:
@@ -75,7 +84,7 @@ def stops(recoveries: Recoveries, topic: str) -> bool:
     """Return whether a source topic must not be copied: its copying has ended, or a failover is about to end it."""
     if not recoveries:
         return False
-    return has_ended(recoveries, topic) or any(_is_stopped(each) and _concerns(each, topic) for each in recoveries)
+    return has_ended(recoveries, topic) or any(_is_stopped(each) and concerns(each, topic) for each in recoveries)
 
 
 def _is_stopped(recovery: Recovery) -> bool:
@@ -84,5 +93,6 @@ def _is_stopped(recovery: Recovery) -> bool:
     return recovery.mode == "source-lost" or any(each.step == CAUGHT_UP for each in recovery.steps)
 
 
-def _concerns(recovery: Recovery, topic: str) -> bool:
+def concerns(recovery: Recovery, topic: str) -> bool:
+    """Return whether a failover concerns a source topic."""
     return not recovery.topics or topic in recovery.topics

@@ -78,13 +78,13 @@ class SeenEnds:
                     self.ends[SourcePartition(source.topic, topic_id, first + at)] = end
 
     def of(self, lane: LaneState) -> SeenEnd:
-        """Return the high watermark of the lane's source partition. If none is recorded, return the one in the lane's
-        progress record, whose time is not known."""
+        """Return the high watermark of the lane's source partition. If the one in the lane's progress record is higher,
+        return that one. Its time is not known, so the time of the recorded one is kept, which is earlier."""
         recorded = self.ends.get(SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition), NEVER)
         progress = self.state.progress.get(lane.key.id)
         if progress is None:
             return recorded._replace(held_ms=-1)
-        return recorded if recorded.end >= 0 else recorded._replace(end=progress.source_end)
+        return recorded._replace(end=max(recorded.end, progress.source_end))
 
 
 def end_records(

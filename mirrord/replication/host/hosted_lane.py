@@ -89,6 +89,11 @@ class HostedLane:
         """A future that is completed as soon as this replicator no longer runs the lane. Its result says whether the
         lane was drained cleanly."""
 
+    def hear(self, signal: Input | None) -> None:
+        """Pass news from the ledger to the lane if it has started."""
+        if signal is not None and self.started:
+            self.tell(signal)
+
     def end(self) -> None:
         """Ignore all further signals. The lane and everything that was kept for it can then be freed without the
         garbage collector, because nothing in them refers to this object any more."""

@@ -41,7 +41,7 @@ from mirrord.replication.host.superseded_lookup import Lookups
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.lane_report import describe, differs, progress_record
-from mirrord.replication.lane.ledger_signals import concerned, news
+from mirrord.replication.lane.ledger_signals import concerned, ends_copying, news, over
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -412,10 +412,11 @@ class LaneHost:
         self._begin(hosted, append())
 
     def _folded(self, _offset: int, entry: Entry, bound: FactBindings) -> None:
-        for fact, binds in zip(entry.facts, bound, strict=True):
-            hosted = self._lanes.get(concerned(fact)) if binds else None
-            if hosted is not None and hosted.started and (signal := news(fact, hosted.replicator)) is not None:
-                hosted.tell(signal)
+        for fact in (fact for fact, binds in zip(entry.facts, bound, strict=True) if binds):
+            if (hosted := self._lanes.get(concerned(fact))) is not None:
+                hosted.hear(news(fact, hosted.replicator))
+            for each in [*self._lanes.values()] if ends_copying(fact) else ():
+                each.hear(over(self._store.state.recoveries, each.assignment.source_topic))
 
     def _save_progress(self, hosted: HostedLane, _effect: SaveProgress) -> None:
         if not self._unsaved:

@@ -90,11 +90,11 @@ class DesiredLanes:
         desired, wishes = self._wished(now, hosts)
         free = takers(desired, hosts, self._config, self._engine.cores, wishes)
         known = (names, once - names.keys(), hosts, free, self._alone, ledger.orders, ledger.quarantines())
-        return FlowView(flow, *known, standings=ledger.standings())
+        return FlowView(flow, *known, standings=ledger.standings(), recoveries=ledger.recoveries)
 
     def _wished(self, now: float, hosts: Sequence[ObservedReplicator]) -> tuple[list[LaneId], Wishes]:
         """Return the lanes that replicators must host, and the constraints on the placement of these lanes."""
-        orders = self._ledger().orders
+        orders, recoveries = self._ledger().orders, self._ledger().recoveries
         suspects = self.suspects.arrange({lane for host in hosts for lane in host.lanes})
         wishes = Wishes(
             alone=self._alone | suspects.alone,
@@ -104,7 +104,7 @@ class DesiredLanes:
             drained=frozenset(orders.drained),
             nodes=self._engine.nodes,
         )
-        lanes = wanted_lanes(self.lanes.values(), orders)
+        lanes = wanted_lanes(self.lanes.values(), orders, recoveries)
         return [lane for lane in lanes if lane not in suspects.held] if suspects.held else lanes, wishes
 
     def _lanes_alone(self) -> frozenset[LaneId]:

@@ -20,7 +20,9 @@ from mirrord.ledger.facts.orders import (
     OrderFact,
 )
 from mirrord.ledger.facts.quarantine import QuarantineOrder
+from mirrord.ledger.facts.recovery import RecoveryFact
 from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.folding.failovers import Recoveries, stops
 from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Standing
 from mirrord.ledger.standing_orders import (
@@ -37,6 +39,7 @@ from mirrord.ledger.standing_orders import (
 )
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId, TopicPartition
+from mirrord.supervision.rules.failover_orders import rule_cancel, rule_failover
 from mirrord.supervision.rules.quarantine_orders import rule
 from mirrord.supervision.rules.reconcile import ObservedReplicator
 from mirrord.supervision.rules.seek_orders import rule as rule_seek
@@ -51,6 +54,8 @@ KINDS: Mapping[OrderVerb, tuple[ObjectKind, ...]] = {
     "skip": ("lane",),
     "replay": ("lane",),
     "seek": ("lane",),
+    "failover": ("flow",),
+    "cancel-failover": ("flow",),
 }
 """The kinds of objects that each command accepts. A "lane" has the name of its source partition, such as `orders-3`. A
 "host" is a replicator."""
@@ -77,6 +82,8 @@ class FlowView(NamedTuple):
     """The known log ends of the source partitions of hosted lanes."""
     standings: Mapping[LaneId, Standing] = {}
     """The position of each lane that has begun to copy, together with its earlier seeks."""
+    recoveries: Recoveries = ()
+    """The failovers of the flow."""
     retrying: Mapping[TopicPartition, str] = {}
     """Source partitions of hosted lanes that are currently copying nothing but are retrying on their own, each with the
     lane's status text."""
@@ -105,7 +112,7 @@ class Decision(NamedTuple):
     """The decision on an operator command: the facts that carry it out, and its description for the operator."""
 
     flow: str
-    facts: tuple[OrderFact | QuarantineOrder | LaneSought, ...] = ()
+    facts: tuple[OrderFact | QuarantineOrder | LaneSought | RecoveryFact, ...] = ()
     """The facts to append. Empty if the command changes nothing."""
     done: tuple[str, ...] = ()
     """One line for operators about each change that the command makes."""
@@ -114,9 +121,13 @@ class Decision(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[LaneId]:
-    """Return the ids of the lanes that no operator command has paused."""
-    return [lane.lane for lane in lanes if orders.pause_of(lane.source_topic, lane.key.partition) is None]
+def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders, recoveries: Recoveries) -> list[LaneId]:
+    """Return the ids of the lanes that no operator command has paused, and that no failover has stopped."""
+    return [
+        lane.lane
+        for lane in lanes
+        if orders.pause_of(lane.source_topic, lane.key.partition) is None and not stops(recoveries, lane.source_topic)
+    ]
 
 
 def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, int]:
@@ -168,6 +179,8 @@ def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int, giver: 
             return _drain(named, view, origin)
         case "seek":
             return _seek(order, named, view, origin)
+        case "failover" | "cancel-failover":
+            return _fail_over(order, view, origin)
         case "skip" | "replay":
             lane = TopicPartition(named.topic, named.partition)
             known = (view.quarantines.get(lane, {}), origin, view.ends, view.retrying.get(lane))
@@ -175,6 +188,15 @@ def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int, giver: 
             return (
                 Decision(view.flow, notes=(line,)) if fact is None else Decision(view.flow, (fact,), (line,), (lane,))
             )
+
+
+def _fail_over(order: Order, view: FlowView, origin: Origin) -> Decision:
+    if order.verb == "cancel-failover":
+        finished = rule_cancel(view.flow, view.recoveries, origin.at_ms)
+        return Decision(view.flow, (finished,), (f"failover {finished.number} of {view.flow} is cancelled",))
+    copied = {lane.topic for lane in (*view.lanes, *view.known)}
+    fact, line = rule_failover(view.flow, view.recoveries, copied, order.mode, order.topics, origin)
+    return Decision(view.flow, notes=(line,)) if fact is None else Decision(view.flow, (fact,), (line,))
 
 
 def _pause(named: NamedObject, view: FlowView, origin: Origin) -> Decision:

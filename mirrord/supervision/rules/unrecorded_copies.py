@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.offset_map import CopiedPosition
 from mirrord.ledger.source_ends import CopiedPart
 from mirrord.ledger.state import LaneState
 from mirrord.model.intervals import Interval, joined, uncovered
@@ -21,6 +22,8 @@ class WrittenBatch(NamedTuple):
     empty: int = 0
     """How many target offsets between the lane's previous batch and this one no longer have a batch, because the log
     cleaner or retention has removed it."""
+    base_offset: int = -1
+    """Target offset of its first ordinal, or -1 if it is not known."""
 
 
 class Written(NamedTuple):
@@ -77,6 +80,25 @@ def settled_by(lane: LaneState, progress: Progress | None, position: int, writte
     ]
     remark = "the log cleaner or retention of the target may have removed copies of the first of these records"
     return CopiedPart(position, tuple(missing), remark if written.empty else "")
+
+
+def copied_position(lane: LaneState, progress: Progress | None, written: Written | None) -> CopiedPosition | None:
+    """Return the resume position of a lane that no longer copies: the one in its progress record or, if the ledger's
+    runs lead to the batches in `written` as well, the one after the last of these batches. Return None if neither is
+    known."""
+    known = None if progress is None else CopiedPosition.by(progress)
+    if written is None or written.trouble or not written.batches:
+        return known
+    if lane.regiven >= 0 or len(lane.rewinds) > (progress.rewinds if progress is not None else 0):
+        return known
+    end, after = (0, 0) if known is None else (known.ordinal, known.target_offset)
+    for batch in written.batches:
+        ordinal = nearest(batch.base_sequence, end)
+        if ordinal != end or lane.target_runs.offset_of(ordinal) != batch.base_offset:
+            return known
+        end, after = ordinal + batch.records, batch.base_offset + batch.records
+    position = _position(lane, 0 if known is None else known.ordinal, end, 0 if known is None else known.source_offset)
+    return CopiedPosition(end, after, position)
 
 
 def _ordinals(first: int, batches: Sequence[WrittenBatch]) -> tuple[list[Interval], list[Interval]]:

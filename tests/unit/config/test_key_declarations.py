@@ -140,6 +140,11 @@ rebuild_bytes = "32MiB"
 topics = 500
 partitions = 4000
 rate = "10MiB/s"
+[flows.recovery]
+before = ["/etc/mirrord/stop-producers"]
+grant = ["User:orders"]
+after = ["https://example.com/hook"]
+timeout = "30s"
 [[flows]]
 from = "asia"
 to = "us"

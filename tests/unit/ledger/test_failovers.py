@@ -64,12 +64,12 @@ def done(number: int = 1, *, cancelled: bool = False) -> RecoveryFinished:
 
 def test_a_failover_from_beginning_to_end() -> None:
     ledger = state()
-    assert bind(ledger, RecoveryStepDone(1, "stop"), CopyingEnded(1, ()), done()) == (False, False, False)
+    assert bind(ledger, RecoveryStepDone(1, "stop"), CopyingEnded(1, (), 0, -1), done()) == (False, False, False)
     assert bind(ledger, began(2), began(), began(), began(2)) == (False, True, False, False)
     assert bind(ledger, RecoveryStepDone(1, "stop", "ok"), RecoveryStepDone(1, "stop", "again")) == (True, False)
     assert bind(ledger, RecoveryStepDone(2, "stop"), done()) == (False, False)
     assert not has_ended(ledger.recoveries, "orders")
-    assert bind(ledger, CopyingEnded(1, (LOST,)), CopyingEnded(1, ())) == (True, False)
+    assert bind(ledger, CopyingEnded(1, (LOST,), 2, 7), CopyingEnded(1, (), 0, -1)) == (True, False)
     assert has_ended(ledger.recoveries, "orders")
     assert bind(ledger, done(cancelled=True), done(), done()) == (False, True, False)
     assert in_progress(ledger.recoveries) is None
@@ -90,7 +90,7 @@ def test_after_the_end_no_fact_about_a_lane_has_an_effect() -> None:
         LaneSought(LANE, 0, 5, 0, ADA),
         TopicDeletionPlanned("orders", "eu.orders", TopicId("target-topic"), 1_700_000_000_000),
     )
-    bind(ledger, began(), CopyingEnded(1, (LOST,)), done())
+    bind(ledger, began(), CopyingEnded(1, (LOST,), 2, 7), done())
     assert bind(ledger, *facts) == (False,) * len(facts)
     # Neither does a daemon with a newer lease change that: it was started again with its old file.
     assert fold(ledger, entry(LeaseTaken(2, HOLDER, 6_000), epoch=2), ledger.next_offset) == (True,)
@@ -100,10 +100,10 @@ def test_after_the_end_no_fact_about_a_lane_has_an_effect() -> None:
 
 def test_only_the_topics_of_a_failover_end() -> None:
     ledger = state()
-    bind(ledger, began(topics=("bills",)), CopyingEnded(1, ()), done())
+    bind(ledger, began(topics=("bills",)), CopyingEnded(1, (), 0, -1), done())
     assert bind(ledger, SourceRun(LANE, 1, (Run(0, 0),))) == (True,)
     assert bind(ledger, began(2, topics=("bills",)), began(2, topics=("bills", "orders"))) == (False, True)
-    bind(ledger, CopyingEnded(2, ()), done(2))
+    bind(ledger, CopyingEnded(2, (), 0, -1), done(2))
     assert bind(ledger, SourceRun(LANE, 1, (Run(0, 5),))) == (False,)
     assert not ends_all(ledger.recoveries)
     assert bind(ledger, began(3)) == (True,)
@@ -127,7 +127,7 @@ def test_when_copying_stops(mode: RecoveryMode, at_once: bool) -> None:
     assert (stops(ledger.recoveries, "orders"), stops(ledger.recoveries, "bills")) == (at_once, False)
     bind(ledger, RecoveryStepDone(1, CAUGHT_UP))
     assert stops(ledger.recoveries, "orders")
-    bind(ledger, CopyingEnded(1, ()))
+    bind(ledger, CopyingEnded(1, (), 0, -1))
     assert stops(ledger.recoveries, "orders")
     bind(ledger, done())
     assert stops(ledger.recoveries, "orders")
@@ -141,7 +141,7 @@ def test_a_snapshot_keeps_failovers_and_older_programs_do_not_read_it() -> None:
         if state_key(each)[:4] == "flow"
     )
     assert encode_state(flow)[0] < VERSION
-    bind(ledger, began(), CopyingEnded(1, (LOST,)))
+    bind(ledger, began(), CopyingEnded(1, (LOST,), 2, 7))
     records = snapshots(ledger, Kept(), LedgerEnd(TopicId("t"), 4, 0)).records
     encoded = {state_key(each): encode_state(each) for each in records}
     assert {data[0] for key, data in encoded.items() if key.startswith("flow/")} == {VERSION}
@@ -156,10 +156,10 @@ def test_a_snapshot_keeps_failovers_and_older_programs_do_not_read_it() -> None:
         began(0),
         RecoveryStepDone(-1, "stop"),
         RecoveryFinished(1, False, -1),
-        CopyingEnded(1, (msgspec.structs.replace(LOST, end=9),)),
-        CopyingEnded(1, (msgspec.structs.replace(LOST, missing=((4, 3),)),)),
-        CopyingEnded(1, (msgspec.structs.replace(LOST, missing=((4, 11),)),)),
-        CopyingEnded(1, (msgspec.structs.replace(LOST, start=-1),)),
+        CopyingEnded(1, (msgspec.structs.replace(LOST, end=9),), 1, 7),
+        CopyingEnded(1, (msgspec.structs.replace(LOST, missing=((4, 3),)),), 1, 7),
+        CopyingEnded(1, (msgspec.structs.replace(LOST, missing=((4, 11),)),), 1, 7),
+        CopyingEnded(1, (msgspec.structs.replace(LOST, start=-1),), 1, 7),
     ],
 )
 def test_impossible_facts_are_refused(fact: AnyFact) -> None:
@@ -169,6 +169,6 @@ def test_impossible_facts_are_refused(fact: AnyFact) -> None:
 
 def test_the_version_of_an_entry() -> None:
     assert encode_entry(entry(CopyingPaused("", -1, ADA)))[0] < VERSION
-    for fact in (began(), RecoveryStepDone(1, "stop"), CopyingEnded(1, (LOST,)), done()):
+    for fact in (began(), RecoveryStepDone(1, "stop"), CopyingEnded(1, (LOST,), 2, 7), done()):
         assert encode_entry(entry(fact))[0] == VERSION
         assert decode_entry(encode_entry(entry(fact))).facts == (fact,)

@@ -268,7 +268,7 @@ def failovers(ada: Origin) -> list[list[AnyFact]]:
     return [
         [RecoveryBegan(1, "planned", (), ada), RecoveryStepDone(1, "catch up", "in 3 s")],
         [RecoveryFinished(1, True, 1_700_000_002_000)],
-        [RecoveryBegan(2, "source-lost", ("bills",), ada), CopyingEnded(2, (lost,))],
+        [RecoveryBegan(2, "source-lost", ("bills",), ada), CopyingEnded(2, (lost,), 3, 1_700_000_000_000)],
         [RecoveryStepDone(2, "groups"), RecoveryFinished(2, False, 1_700_000_003_000)],
     ]
 

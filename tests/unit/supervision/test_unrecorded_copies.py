@@ -83,18 +83,18 @@ def number(lane: str, asked: Collection[BatchQuestion]) -> int:
 async def test_own_batches_and_the_offsets_without_any_batch(ask: Ask) -> None:
     logs = Logs((12, 14, OWN, 40), (15, 15, OTHER, 0), (18, 19, OWN, 45), (20, 20, OTHER, 1), start=11, end=23)
     found = await ask(logs, question())
-    assert found == {0: Written((WrittenBatch(40, 3, 2), WrittenBatch(45, 2, 2)), empty=2)}
+    assert found == {0: Written((WrittenBatch(40, 3, 2, 12), WrittenBatch(45, 2, 2, 18)), empty=2)}
 
 
 async def test_a_batch_before_the_position_does_not_count(ask: Ask) -> None:
     logs = Logs((8, 11, OTHER, 0), (12, 14, OWN, 40), end=15)
-    assert await ask(logs, question()) == {0: Written((WrittenBatch(40, 3),))}
+    assert await ask(logs, question()) == {0: Written((WrittenBatch(40, 3, base_offset=12),))}
 
 
 async def test_a_partition_that_cannot_be_read_does_not_delay_the_others(ask: Ask) -> None:
     """NO VERDICT, for as long as one partition of the target was offline."""
     logs = Logs((10, 11, OWN, 40), end=12)
-    assert await ask(logs, question(1), question(0)) == {1: None, 0: Written((WrittenBatch(40, 2),))}
+    assert await ask(logs, question(1), question(0)) == {1: None, 0: Written((WrittenBatch(40, 2, base_offset=10),))}
 
 
 async def test_reading_many_partitions_is_interrupted(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

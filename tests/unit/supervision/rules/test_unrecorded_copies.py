@@ -3,12 +3,20 @@
 import pytest
 from msgspec.structs import replace
 
-from mirrord.ledger.facts.core import AnyFact, HoleFound, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.ledger.facts.core import AnyFact, HoleFound, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun, Verdict
 from mirrord.ledger.fold import fold
+from mirrord.ledger.offset_map import CopiedPosition
 from mirrord.ledger.source_ends import CopiedPart
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.runs import Run
-from mirrord.supervision.rules.unrecorded_copies import Written, WrittenBatch, is_final, is_plan_open, settled_by
+from mirrord.supervision.rules.unrecorded_copies import (
+    Written,
+    WrittenBatch,
+    copied_position,
+    is_final,
+    is_plan_open,
+    settled_by,
+)
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE = lane_id(0)
@@ -17,10 +25,10 @@ GAP = (Run(0, 0), Run(50, 60))
 """The source offsets 50 to 59 hold no records that are copied."""
 
 
-def lane(*runs: Run, regiven: bool = False) -> LaneState:
+def lane(*runs: Run, regiven: bool = False, target: tuple[TargetRun, ...] = ()) -> LaneState:
     """Return the state of a lane that was opened once."""
     made = FlowState()
-    facts = opened(0), LaneTaken(LANE, 1, "replicator-1"), SourceRun(LANE, 1, runs, regiven=regiven)
+    facts = opened(0), LaneTaken(LANE, 1, "replicator-1"), SourceRun(LANE, 1, runs, regiven=regiven), *target
     for offset, each in enumerate((entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(*facts))):
         fold(made, each, offset)
     return made.lanes[LANE]
@@ -130,3 +138,35 @@ def test_nothing_beyond_the_position_counts_if_the_target_cannot_be_read_or_ordi
     again = settled_by(lane(Run(0, 0), regiven=True), PROGRESS, 40, batches((40, 45)))
     assert again.position == 40
     assert "reassigned" in again.remark
+
+
+def position_after(written: Written | None, *runs: Run, regiven: bool = False) -> CopiedPosition | None:
+    held = lane(*runs, regiven=regiven, target=(TargetRun(LANE, 1, 0, 100, 0),))
+    return copied_position(held, PROGRESS, written)
+
+
+def test_the_position_after_batches_that_no_progress_record_covers() -> None:
+    beyond = Written((WrittenBatch(40, 5, base_offset=140), WrittenBatch(45, 2, base_offset=145)))
+    assert position_after(beyond, Run(0, 0)) == CopiedPosition(47, 147, 47)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        Written(),
+        Written((WrittenBatch(40, 5, base_offset=140),), trouble="it is offline"),
+        Written((WrittenBatch(40, 5, base_offset=141),)),
+        Written((WrittenBatch(41, 5, base_offset=141),)),
+        Written((WrittenBatch(40, 5),)),
+    ],
+)
+def test_the_position_in_the_progress_record_counts_if_the_map_does_not_lead_to_the_batches(
+    written: Written | None,
+) -> None:
+    assert position_after(written, Run(0, 0)) == CopiedPosition.by(PROGRESS)
+
+
+def test_reassigned_ordinals_prove_no_position() -> None:
+    beyond = Written((WrittenBatch(40, 5, base_offset=140),))
+    assert position_after(beyond, Run(0, 0), regiven=True) == CopiedPosition.by(PROGRESS)
