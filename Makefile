@@ -4,10 +4,11 @@ STAMP := .venv/.stamp
 # Lines of an outdated pip, or of a tool that wants to be updated, help nobody here.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv test quick check demo bench bench-whole campaign mutants lock sbom clean
+.PHONY: help venv test quick check demo demo-failover bench bench-whole campaign mutants lock sbom clean
 
 help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
+	@echo "make demo-failover  the source is killed under load, and producers and consumers move to the target"
 	@echo "make test       all tests, tier by tier (TIERS=\"pure kafka\" for some)"
 	@echo "make quick      the pure tests that a change can affect, and the tidy ones"
 	@echo "make check      ruff, pyright, import-linter"
@@ -39,6 +40,9 @@ check: $(STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/python -m bench.demo
+
+demo-failover: $(STAMP)
+	@$(BIN)/python -m bench.demo_failover
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench.run --short

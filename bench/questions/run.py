@@ -21,6 +21,7 @@ from bench.questions import (
     catch_up,
     compact_cost,
     discovery,
+    failover,
     fairness,
     far,
     groups,
@@ -63,6 +64,7 @@ Question = Literal[
     "audit",
     "fairness",
     "ready",
+    "failover",
     "soak",
     "mm2",
     "hostile",
@@ -70,7 +72,7 @@ Question = Literal[
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
-LONG: tuple[Question, ...] = ("soak", "mm2", "hostile")
+LONG: tuple[Question, ...] = ("soak", "mm2", "hostile", "failover")
 """Questions that are asked only on request."""
 MINUTES: Mapping[Question, tuple[float, float]] = {"soak": (soak.MINUTES, 2.0), "hostile": (hostile.MINUTES, 1.0)}
 """The usual and the shortest duration of the questions that have one."""
@@ -201,6 +203,12 @@ def _ready(source: Cluster, target: Cluster, order: Order, print_line: Callable[
     return list(ready.measure(source, target, order.share, print_line))
 
 
+def _failover(
+    source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
+    return list(failover.measure(source, target, order.share, order.seed, print_line))
+
+
 def _hostile(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
     minutes = order.minutes_of("hostile")
     return [
@@ -227,6 +235,7 @@ _MEASURES: dict[str, Measure] = {
     "audit": _audit,
     "fairness": _fairness,
     "ready": _ready,
+    "failover": _failover,
     "soak": _soak,
     "mm2": _mm2,
     "hostile": _hostile,

@@ -53,6 +53,7 @@ _WORDS = {
     "audit": "Speed of an audit",
     "fairness": "Fairness",
     "ready": "What would be lost",
+    "failover": "Failover",
     "soak": "What grows with time",
     "hostile": "A hostile source next to a healthy flow",
 }
