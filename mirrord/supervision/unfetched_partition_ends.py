@@ -7,7 +7,8 @@ A fetch response includes the log end, so no separate request is needed for part
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +33,8 @@ LOOK_S = 1.0
 MOST_SHARE = 0.02
 """Maximum share of a core that the requests for log ends may use. With thousands of partitions, the requests are sent
 less often."""
+PARTITION_S = 0.00002
+"""About how much CPU time, in seconds, the request and the answer about one partition take."""
 FETCHED_S = 3.0
 """The log end of a partition is not requested if a fetch has returned it within this time."""
 
@@ -72,6 +75,7 @@ class UncoveredEnds:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
+        self._spent_s = 0.0
         self._recorded = Behind()
         """How far the progress records of the lanes are behind the source. After the source is gone, the positions in
         these records are all that is known."""
@@ -109,26 +113,37 @@ class UncoveredEnds:
         client = LogOffsets(source)
         try:
             while True:
-                began = time.thread_time()
+                self._spent_s = 0.0
                 asked_s, asked_ms = self._clock.monotonic(), self._clock.wall_ms()
-                asked = uncovered(*known(), asked_s)
+                with self._counted():
+                    asked = uncovered(*known(), asked_s)
                 try:
                     self._ends = await client.high_watermarks(asked.wanted)
                 except EnvironmentFault:
                     self._ends = {}  # `ClusterWatch` reports that the source does not answer
                 await self._record(recorder, asked.hosted)
                 await self._record_seen(recorder, asked, asked_s, asked_ms)
-                await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
+                spent_s = self._spent_s + len(asked.wanted) * PARTITION_S
+                await asyncio.sleep(max(LOOK_S, spent_s / MOST_SHARE))
         finally:
             self._ends = {}
             client.close()
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        """Add the CPU time of a block without `await` to `_spent_s`. While the object awaits something, other tasks of
+        the thread use the CPU, for example the lanes of the process engine."""
+        began = time.thread_time()
+        yield
+        self._spent_s += time.thread_time() - began
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
         """Record the log ends in the state topic. If a log end shows that records were lost, write the verdict to the
         ledger first, because the verdict is derived from the old record in the state topic, which the new record
         replaces."""
         state, ends = recorder.state, self._ends
-        facts = truncated(state, ends, hosted)
+        with self._counted():
+            facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
                  for fact in facts if (lane := state.lanes.get(fact.lane)) is not None}  # fmt: skip
         sure = [fact for where, fact in lower.items() if self._fell.get(where) == ends[where]]
@@ -139,7 +154,9 @@ class UncoveredEnds:
             return
         sure_lanes = {fact.lane for fact in sure}
         known = {where: end for where, end in ends.items() if where not in lower or lower[where].lane in sure_lanes}
-        await recorder.save(changed_records(state, known, state.lease_epoch, self._clock.wall_ms()))
+        with self._counted():
+            records = changed_records(state, known, state.lease_epoch, self._clock.wall_ms())
+        await recorder.save(records)
 
     async def _record_seen(self, recorder: Recorder, asked: Uncovered, asked_s: float, asked_ms: int) -> None:
         """Record all log ends, so that they can be shown when the source is gone. `asked_s` and `asked_ms` are the time
@@ -154,9 +171,10 @@ class UncoveredEnds:
         seen |= {
             where: SeenEnd(self._ends[where], asked_ms) if where in self._ends else NEVER for where in asked.wanted
         }
-        seen |= held_times(state, seen, self._recorded, asked_s, asked_ms)
-        epoch, now_ms = state.lease_epoch, self._clock.wall_ms()
-        records = end_records(SeenEnds(state), seen, asked.faults, asked.hidden, epoch, now_ms)
+        with self._counted():
+            seen |= held_times(state, seen, self._recorded, asked_s, asked_ms)
+            epoch, now_ms = state.lease_epoch, self._clock.wall_ms()
+            records = end_records(SeenEnds(state), seen, asked.faults, asked.hidden, epoch, now_ms)
         if await recorder.save(records):
             await recorder.remove(surplus_records(state, {where.topic_id for where in seen}, asked.hidden))
 

@@ -11,7 +11,7 @@ from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.ledger.facts.core import LaneTaken
 from mirrord.ledger.facts.recovery import Recovery
 from mirrord.ledger.last_seen.source_ends import SeenEnd
-from mirrord.ledger.source_ends import CopiedPart, SourcePartition, StartOffset
+from mirrord.ledger.source_ends import CopiedPart, SourcePartition, StartOffset, has_begun
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
@@ -26,7 +26,7 @@ from mirrord.supervision.failover.source_use import SourceGroups, lacking, parti
 from mirrord.supervision.fleet.fleet import Fleet
 from mirrord.supervision.group_follower_keeper import GroupKeeper
 from mirrord.supervision.rules.failover_plan import concerned_lanes
-from mirrord.supervision.rules.final_positions import SourceCommit, with_commits
+from mirrord.supervision.rules.final_positions import Offsets, SourceCommit, with_commits
 from mirrord.supervision.rules.unrecorded_copies import is_final
 from mirrord.supervision.settled_lanes import SettledLanes
 from mirrord.supervision.shared_services import Services
@@ -199,25 +199,36 @@ class DaemonHands:
         """See `FailoverHands`."""
         if self._flow.groups.mode == "off":
             return "positions of consumer groups are not synced"
+        lanes = concerned_lanes(self._state, recovery)
+        # Another process may have carried out the step "end".
+        await self.copied([lane for lane in lanes if lane.grant and has_begun(self._state, lane)])
         until, state = self._clock.monotonic() + GROUPS_S, self._state
-        lanes = concerned_lanes(state, recovery)
         positions, remark = await self._examined(until), ""
         in_step = omitted = 0
         if positions is None:
             positions, in_step, omitted = recorded_positions(state, lanes)
             remark = "; the follower of groups does not answer, so these are the positions that were last recorded"
         if recovery.mode == "planned":
-            try:
-                commits = (await self._source_groups(recovery)).commits
-            except EnvironmentFault as fault:
-                if self._clock.monotonic() < until:
-                    raise
-                remark = f"; the last commits on the source could not be verified: {fault}"
+            commits = await self._last_commits(recovery, until)
+            if isinstance(commits, str):
+                remark += f"; the last commits on the source could not be verified: {commits}"
             else:
                 positions = with_commits(positions, commits)
         target = FinalTarget(self._flow, self._parts.setup.target, self._parts.may_write)
         line = await commit_final(target, self._state, lanes, self._settled, positions, in_step)
         return line + (f"; nothing is recorded about {omitted} more" if omitted else "") + remark
+
+    async def _last_commits(self, recovery: Recovery, until: float) -> Offsets | str:
+        """Return the commits on the source. If it does not answer in time, return why: it may have been turned off, and
+        a failover that has ended the copying must come to an end."""
+        while True:
+            try:
+                return (await self._source_groups(recovery)).commits
+            except EnvironmentFault as fault:
+                self.note = f"waiting for the commits on the source: {fault}"
+                if self._clock.monotonic() > until:
+                    return str(fault)
+            await asyncio.sleep(LOOK_S)
 
     async def _examined(self, until: float) -> list[SourceCommit] | None:
         """Return the positions that the group follower has just examined. Return None if it does not examine all of

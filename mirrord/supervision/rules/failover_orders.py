@@ -33,13 +33,14 @@ def rule_failover(
             f"failover {current.number} of flow {flow} is in progress (--{current.mode}, of {of}): run it to its end "
             "with the same options, or cancel it with --cancel"
         )
-    if ends_all(recoveries) or (topics and all(has_ended(recoveries, topic) for topic in topics)):
-        return Ruling(None, f"a failover has already ended the copying of {', '.join(topics) or flow}")
     for topic in topics:
         if topic not in copied:
             like = closest_name(topic, sorted(copied))
             hint = f'; did you mean "{like}"?' if like else ""
             raise ConfigError(f'topics: flow {flow} has copied no topic "{topic}"{hint}')
+    if ends_all(recoveries) or (topics and all(has_ended(recoveries, topic) for topic in topics)):
+        return Ruling(None, f"a failover has already ended the copying of {', '.join(topics) or flow}")
+    for topic in topics:
         if has_ended(recoveries, topic):
             raise ConfigError(f'topics: the copying of "{topic}" has already ended')
     number = recoveries[-1].number + 1 if recoveries else 1

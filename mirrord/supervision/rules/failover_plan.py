@@ -75,9 +75,8 @@ def loss_of(
     """Return what is lost.
 
     `copied` says for each lane of the failover that has begun what it has copied. `start_offset` says where the others
-    would have begun. `ends` holds high watermarks that the source has
-    just reported. For all other partitions, those in `known` count. `target_ends` holds the high watermarks of target
-    partitions.
+    would have begun. `ends` holds high watermarks that the source has just reported. For all other partitions, those in
+    `known` count. `target_ends` holds the high watermarks of target partitions.
     """
     state, every = known.state, list[LostRange]()
     lanes = {(lane.key.source_topic_id, lane.partition): lane for lane in concerned_lanes(state, recovery)}

@@ -50,3 +50,8 @@ def test_a_failover_is_cancelled_until_the_copying_has_ended() -> None:
         rule_cancel("eu-us", (ENDED,), 7)
     with pytest.raises(ConfigError, match="has ended the copying: complete it"):
         rule_cancel("eu-us", (replace(RUNS, ended=True),), 7)
+
+
+def test_a_topic_that_was_never_copied_is_an_error_even_after_the_end() -> None:
+    with pytest.raises(ConfigError, match='has copied no topic "order"'):
+        begun((replace(ENDED, topics=()),), "source-lost", ("order",))
