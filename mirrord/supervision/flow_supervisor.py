@@ -45,7 +45,7 @@ from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.rpo import rpo_status
 from mirrord.supervision.shared_services import Services
 from mirrord.supervision.start_resolution import FirstLook
-from mirrord.supervision.unfetched_partition_ends import UncoveredEnds
+from mirrord.supervision.unfetched_partition_ends import UncoveredEnds, poll_pause_s
 from mirrord.supervision.upgrade.outgoing import FlowHandover
 from mirrord.supervision.upkeep import Upkeep, keep_in_step
 from mirrord.topics.deletion_sync import deletion_guards
@@ -56,7 +56,7 @@ RETRY_S = 1.0
 REFUSED_S = 30.0
 """Pause before the next attempt to run a flow whose ledger belongs to other clusters, or whose source has a new alias.
 Only an operator can fix this."""
-POLL_S = 1.0
+POLL_S = 0.4  # `poll_pause_s` says why
 OTHERS_S = 5.0
 """Maximum time that a flow waits for the ledgers of the other flows to be read. After this time, topics that may belong
 to a flow with an unread ledger are reported as faults."""
@@ -439,7 +439,7 @@ class FlowSupervisor:
         observer = f"{self.flow.name}/replicators"
         while True:
             await fleet.poll()
-            reports = self._ends.amend(fleet.reports)
+            reports = self._ends.see(fleet.reports)
             self._waits.see(reports)
             self._figures.retention = self._upkeep.settings.retention
             self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
@@ -447,7 +447,7 @@ class FlowSupervisor:
             if reports:
                 self._source.record(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
                 self._target.record(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(poll_pause_s(POLL_S, sum(len(each.lanes) for each in reports.values())))
 
     # The status of the flow.
 

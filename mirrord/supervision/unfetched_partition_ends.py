@@ -25,17 +25,23 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicPartition
 from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.wait import wait_for
 from mirrord.supervision.flow_stats import Behind
 from mirrord.topics.discovery import Discovered
 
 LOOK_S = 1.0
-"""Interval, in seconds, at which log ends are requested and recorded."""
+"""Maximum interval, in seconds, at which log ends are requested and recorded."""
+LANE_POLL_S = 0.001
+"""Pause between two reports of the replicators, in seconds for each lane of the flow, up to `LOOK_S`."""
+CONFIRM_S = 1.0
+"""A log end that is lower than the recorded one must still be the same after this time, in seconds. A new leader may
+report a high watermark that is too low until its followers have fetched from it."""
 MOST_SHARE = 0.02
 """Maximum share of a core that the requests for log ends may use. With thousands of partitions, the requests are sent
 less often."""
 PARTITION_S = 0.00002
 """About how much CPU time, in seconds, the request and the answer about one partition take."""
-FETCHED_S = 3.0
+FETCHED_S = 0.7
 """The log end of a partition is not requested if a fetch has returned it within this time."""
 
 Known = tuple[Discovered | None, Mapping[str, ReplicatorReport]]
@@ -79,15 +85,22 @@ class UncoveredEnds:
         self._recorded = Behind()
         """How far the progress records of the lanes are behind the source. After the source is gone, the positions in
         these records are all that is known."""
-        self._fell: dict[SourcePartition, int] = {}
-        """Log ends that are lower than the recorded ones and have been seen only once. When the same log end is seen
-        again, the verdict that the records above it were truncated is written to the ledger."""
+        self._reported = asyncio.Event()
+        self._fell: dict[SourcePartition, tuple[int, float]] = {}
+        """Log ends that are lower than the recorded ones, and when they were seen first. If a log end is still the same
+        after `CONFIRM_S`, the verdict that the records above it were truncated is written to the ledger."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
         """The log ends from the latest responses, by topic name and partition. Partitions whose leader did not answer
         are omitted."""
         return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
+
+    def see(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
+        """Note that the replicators have just sent these reports: `follow` records the log ends now, while they are
+        recent. Return the reports with the latest source ends, like `amend`."""
+        self._reported.set()
+        return self.amend(reports)
 
     def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
         """Return the reports with the latest source ends: the source end of each lane is replaced if this object holds
@@ -108,12 +121,14 @@ class UncoveredEnds:
         return amended
 
     async def follow(self, source: ClusterConfig, recorder: Recorder, known: Callable[[], Known]) -> None:
-        """Request and record the log ends regularly until cancelled. Each time, `known` is called and returns the
-        result of the latest discovery and the latest report of each replicator."""
+        """Request and record the log ends after each report of the replicators, and at least every `LOOK_S`, until
+        cancelled. Each time, `known` is called and returns the result of the latest discovery and the latest report of
+        each replicator."""
         client = LogOffsets(source)
         try:
             while True:
                 self._spent_s = 0.0
+                self._reported.clear()
                 asked_s, asked_ms = self._clock.monotonic(), self._clock.wall_ms()
                 with self._counted():
                     asked = uncovered(*known(), asked_s)
@@ -124,7 +139,8 @@ class UncoveredEnds:
                 await self._record(recorder, asked.hosted)
                 await self._record_seen(recorder, asked, asked_s, asked_ms)
                 spent_s = self._spent_s + len(asked.wanted) * PARTITION_S
-                await asyncio.sleep(max(LOOK_S, spent_s / MOST_SHARE))
+                await asyncio.sleep(spent_s / MOST_SHARE)
+                await wait_for(self._reported, LOOK_S)
         finally:
             self._ends = {}
             client.close()
@@ -146,8 +162,9 @@ class UncoveredEnds:
             facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
                  for fact in facts if (lane := state.lanes.get(fact.lane)) is not None}  # fmt: skip
-        sure = [fact for where, fact in lower.items() if self._fell.get(where) == ends[where]]
-        self._fell = {where: ends[where] for where in lower}
+        self._fell = confirmed_since(self._fell, {where: ends[where] for where in lower}, self._clock.monotonic())
+        latest_s = self._clock.monotonic() - CONFIRM_S
+        sure = [fact for where, fact in lower.items() if self._fell[where][1] <= latest_s]
         for fact in sure:
             log.error("records_lost", lane=fact.lane, line=fact.note)
         if not await recorder.write(sure):
@@ -177,6 +194,23 @@ class UncoveredEnds:
             records = end_records(SeenEnds(state), seen, asked.faults, asked.hidden, epoch, now_ms)
         if await recorder.save(records):
             await recorder.remove(surplus_records(state, {where.topic_id for where in seen}, asked.hidden))
+
+
+def poll_pause_s(least_s: float, lanes: int) -> float:
+    """Return the pause before the replicators are asked for their next reports, which contain `lanes` lanes. The high
+    watermarks in the ledger are as old as the last reports when the source fails, so it is short for few lanes."""
+    return max(least_s, min(lanes * LANE_POLL_S, LOOK_S))
+
+
+def confirmed_since(
+    earlier: Mapping[SourcePartition, tuple[int, float]], ends: Mapping[SourcePartition, int], now_s: float
+) -> dict[SourcePartition, tuple[int, float]]:
+    """Return each of these log ends, and since when it has been the same."""
+    found: dict[SourcePartition, tuple[int, float]] = {}
+    for where, end in ends.items():
+        before = earlier.get(where)
+        found[where] = before if before is not None and before[0] == end else (end, now_s)
+    return found
 
 
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport], now: float) -> Uncovered:
@@ -218,10 +252,12 @@ def held_times(
     partition, with this time. It is known from the progress records. `now_s` and `now_ms` are the same time on the
     monotonic clock and on the wall clock. `recorded` keeps the earlier log ends."""
     found: dict[SourcePartition, SeenEnd] = {}
-    lanes = newest_lanes(state.lanes.values())
-    recorded.keep({lane.key.id for lane in lanes})
-    for lane in lanes:
-        where = SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition)
+    lanes = {
+        SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): lane
+        for lane in newest_lanes(state.lanes.values())
+    }
+    recorded.keep({lanes[where].key.id for where in lanes.keys() & seen.keys()})
+    for where, lane in lanes.items():
         end = seen.get(where, NEVER)
         if end.end < 0:
             continue
