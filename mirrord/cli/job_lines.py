@@ -5,15 +5,14 @@ from collections.abc import Iterator, Sequence
 from rich.markup import escape
 
 from mirrord.ledger.standing_orders import moment
-from mirrord.model.jobs import Job
-from mirrord.model.status import JobStatus
+from mirrord.model.jobs import Job, JobStatus
 
-_NAMES: dict[Job, str] = {"audit": "audit", "compact": "compaction"}
+_NAMES: dict[Job, str] = {"audit": "audit", "compact": "compaction", "drill": "drill"}
 _STYLES = {"differences": "bold red", "failed": "red", "stopped": "yellow"}
 
 
 def job_lines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """Yield one line for audits and one for compactions. Each line describes the latest run and says when the next run
+    """Yield one line for each kind of jobs. Each line describes the latest run and says when the next run
     is due."""
     for job in jobs:
         parts = [_last(job)]

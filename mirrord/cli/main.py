@@ -28,6 +28,7 @@ VERBS = {
     "lag": "mirrord.cli.verbs.lag",
     "ready": "mirrord.cli.verbs.ready",
     "failover": "mirrord.cli.verbs.failover",
+    "drill": "mirrord.cli.verbs.drill",
     "lab": "mirrord.cli.verbs.lab",
     "ledger": "mirrord.cli.verbs.ledger",
     "apply": "mirrord.cli.verbs.apply",

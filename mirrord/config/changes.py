@@ -44,7 +44,7 @@ DAEMONS_OWN = ("instance", "ray", "http", "logs")
 """Sections of the configuration that may differ between two daemons that run the same flows. They specify where a
 daemon runs, where it writes logs, and how it can be reached."""
 _DAEMONS = ("runtime", "ledger", *DAEMONS_OWN)
-_JOBS = ("audit", "compact")
+_JOBS = ("audit", "compact", "drill")
 
 
 class FlowChange(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class ConfigChanges(msgspec.Struct, frozen=True):
     """Changes that cannot be applied while the daemon is running, one line each. If there are any, no change is
     applied."""
     jobs: tuple[str, ...] = ()
-    """Changes to the scheduled audits and compactions, one line each. They apply to all flows."""
+    """Changes to the scheduled jobs, one line each. They apply to all flows."""
 
     @property
     def for_all(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from mirrord.config.schema import Config
 
 LENGTH = 16
 """Number of hexadecimal digits of a digest. It detects differences between files, not forgeries."""
-_PARTS = ("replicators", "runtime", "audit", "compact")
+_PARTS = ("replicators", "runtime", "audit", "compact", "drill")
 """The tables that two daemons that run the same flows should share. The others say where a daemon runs, where it writes
 logs, and how it can be reached."""
 

@@ -1,5 +1,5 @@
-"""The configuration of scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply to
-all flows in the file."""
+"""The configuration of scheduled jobs, which run alongside the daemon: `[audit]`, `[compact]` and `[drill]`. These
+tables apply to all flows in the file."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import msgspec
 
 from mirrord.config.key_declarations import Key
+from mirrord.config.recovery import PRINCIPALS
 from mirrord.config.security import Secret
 from mirrord.config.value_kinds import BOOLEAN, RATE, REGEXES, TEXT, ValueKind, duration, number, one_of
 from mirrord.model.jobs import AuditLevel
@@ -150,3 +151,24 @@ class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     spark: Annotated[SparkSettings, Key(_SPARK, "Spark properties, as for `[audit]`.")] = {}
+
+
+class DrillConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Scheduled drills: how often the daemon runs `mirrord drill` for each flow, and with which options."""
+
+    every_ms: Annotated[int | None, Key(_EVERY, "Interval between drills.", name="every", unset=_NO_SCHEDULE)] = None
+    sample: Annotated[
+        float, Key(_SHARE, "Share of the consumer groups that a drill examines. The groups are chosen at random.")
+    ] = 1.0
+    principals: Annotated[
+        tuple[str, ...],
+        Key(PRINCIPALS, "Principals that must be allowed to READ and WRITE the target topics after a failover."),
+    ] = ()
+    canary: Annotated[
+        bool,
+        Key(
+            BOOLEAN,
+            "Whether a drill creates the topic `mirrord.FLOW.drill` on the target, writes, reads and commits there, "
+            "and deletes it again.",
+        ),
+    ] = True

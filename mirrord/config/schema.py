@@ -22,7 +22,7 @@ from mirrord.config.flow_features import (
     SyncConfig,
 )
 from mirrord.config.http import HttpConfig
-from mirrord.config.jobs import AuditConfig, CompactConfig
+from mirrord.config.jobs import AuditConfig, CompactConfig, DrillConfig
 from mirrord.config.key_declarations import Key
 from mirrord.config.ledger import LedgerConfig
 from mirrord.config.limits import LimitsConfig
@@ -373,6 +373,7 @@ class Config(msgspec.Struct, frozen=True):
     logs: LogsConfig = LogsConfig()
     audit: AuditConfig = AuditConfig()
     compact: CompactConfig = CompactConfig()
+    drill: DrillConfig = DrillConfig()
     ledger: LedgerConfig = LedgerConfig()
 
     @property

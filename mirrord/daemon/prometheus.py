@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.model.group_status import GroupState
-from mirrord.model.jobs import JobOutcome
+from mirrord.model.jobs import JobOutcome, JobStatus
 from mirrord.model.metrics import CATALOGUE, LATENCY_BOUNDS_S, Metric
 from mirrord.model.status import CountsStatus, FlowStatus, LaneStatus, RequestsStatus, Status
 
@@ -154,14 +154,20 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
         # The value 0 is exported as well, because an alert on an increase needs the value from before the first loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
-        yield "mirrord_job_runs", (job.job,), job.runs
-        if job.succeeded_ms is not None:
-            yield "mirrord_job_succeeded_timestamp_seconds", (job.job,), job.succeeded_ms / 1000
-        for outcome in get_args(JobOutcome) if job.outcome is not None else ():
-            yield "mirrord_job_outcome", (job.job, outcome), job.outcome == outcome
+        yield from _of_job(job)
     if flow.groups is not None:
         for state in get_args(GroupState):
             yield "mirrord_group_positions", (state,), flow.groups.get(state, 0)
+
+
+def _of_job(job: JobStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    yield "mirrord_job_runs", (job.job,), job.runs
+    if job.every_s is not None:
+        yield "mirrord_job_interval_seconds", (job.job,), job.every_s
+    if job.succeeded_ms is not None:
+        yield "mirrord_job_succeeded_timestamp_seconds", (job.job,), job.succeeded_ms / 1000
+    for outcome in get_args(JobOutcome) if job.outcome is not None else ():
+        yield "mirrord_job_outcome", (job.job, outcome), job.outcome == outcome
 
 
 def _counts(flow: str, counts: CountsStatus) -> Iterator[Sample]:

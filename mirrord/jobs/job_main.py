@@ -1,5 +1,5 @@
-"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, as specified by the `JobOrder`
-that it reads from stdin.
+"""`python -m mirrord.jobs.job_main PARENT`: runs one job for a daemon, as the `JobOrder` that it reads from
+stdin specifies.
 
 The process exits when its parent exits. It runs with low CPU priority (`nice`), so that it does not slow down copying.
 It writes one `JobReport` to stdout. Its log files are in the same directory as those of the daemon.
@@ -25,6 +25,8 @@ from mirrord.ledger.store.compaction import RunSelection
 from mirrord.ledger.store.job_lease import JobLease
 from mirrord.model.errors import MirrordError, internal_error
 from mirrord.model.jobs import JobOutcome
+from mirrord.operations.drill_run import drill, outcome_of
+from mirrord.recovery.drill.flow_drill import DrillOptions
 from mirrord.runtime import logs
 from mirrord.runtime.clock import SystemClock
 from mirrord.runtime.leash import tie_to
@@ -55,8 +57,8 @@ def _work(order: JobOrder) -> JobReport:
         logs.set_up(config.logs.directory, f"{config.instance}-{order.job}-{flow.name}", on_stderr=False)
         with JobLease(config, order.job) as lease:
             _end_on_signal(lease)
-            outcome, line = (_audit if order.job == "audit" else _compact)(config, flow.name, lease)
-            lease.set_outcome(flow.name, outcome, line)
+            work = {"audit": _audit, "compact": _compact, "drill": _drill}[order.job]
+            outcome, line = work(config, flow.name, lease)
     except MirrordError as error:
         log.error("job_failed", flow=flow.name, job=order.job, reason=str(error))
         return JobReport("failed", str(error).splitlines()[0])
@@ -102,15 +104,29 @@ def _audit(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]
             "audit_difference", flow=flow, partition=where, kind=found.kind, records=found.length,
             source=found.source, target=found.target,
         )  # fmt: skip
-    return audit.outcome(flow)
+    outcome, line = audit.outcome(flow)
+    lease.set_outcome(flow, outcome, line)
+    return outcome, line
 
 
-def _compact(config: Config, _: str, lease: JobLease) -> tuple[JobOutcome, str]:
+def _compact(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]:
     wanted = RunSelection(topics=config.compact.topics, least=config.compact.least or PART_RUNS)
     folder = Path(config.compact.path or "")
     settings = config.compact.spark
     done = compact_flows(config, folder, wanted, settings, lambda _, moved, every: lease.progress(moved, every))
+    lease.set_outcome(flow, "done", moved_line(done))
     return "done", moved_line(done)
+
+
+def _drill(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]:
+    wanted = config.drill
+    options = DrillOptions(wanted.sample, wanted.principals, wanted.canary)
+    receipt = drill(config, config.flow(flow), options, lease.progress)
+    for line in receipt.findings:
+        log.error("drill_finding", flow=flow, finding=line)
+    outcome, line = outcome_of(receipt)
+    lease.set_outcome(flow, outcome, line, receipt)
+    return outcome, line
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 
-VERSION = 14
+VERSION = 15
 """The newest layout version that can be read. An entry is written with the lowest version that it needs. The versions
 introduced the following:
 
@@ -71,13 +71,15 @@ introduced the following:
 - 13: `StateRecordSkipped`. As with 10, only entries with this fact have this version.
 - 14: `RecoveryBegan` and related facts. As with 10, only entries with these facts have this version, and snapshots of a
   flow with failovers. An older daemon must not copy after a failover, so it must not read past them.
+- 15: `JobBegan` and related facts about drills. As with 10, only entries with these facts have this version, and
+  snapshots of a flow with drills.
 """
 SIGNED = 64
 """Takes the place of the version in a record with a signature (`mirrord.ledger.store.seal`). The record within the
 signature has its own version."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
-_OF_RECOVERY = 14
+_OF_RECOVERY, _OF_DRILLS = 14, 15
 _NEWEST_FACTS: dict[type, int] = {
     CommandGiven: 10,
     RecordSkipped: 11,
@@ -108,8 +110,14 @@ _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
 
 def encode_entry(entry: Entry) -> bytes:
     """Return the bytes of the ledger record that holds this entry."""
-    version = max((_NEWEST_FACTS.get(type(fact), _COMMON) for fact in entry.facts), default=_COMMON)
+    version = max(map(_version, entry.facts), default=_COMMON)
     return bytes([version]) + _encode(entry)
+
+
+def _version(fact: AnyFact) -> int:
+    if isinstance(fact, JobFact) and fact.job == "drill":
+        return _OF_DRILLS
+    return _NEWEST_FACTS.get(type(fact), _COMMON)
 
 
 def is_framed(data: bytes | None) -> bool:
@@ -133,8 +141,11 @@ def decode_entry(data: bytes | None) -> Entry:
 
 def encode_state(record: StateRecord) -> bytes:
     """Return the bytes of a record of the state topic. `state_topic_records.state_key` returns the record's key."""
-    has_failovers = isinstance(record, FlowSnapshot) and bool(record.recoveries)
-    return bytes([_OF_RECOVERY if has_failovers else _COMMON]) + _encode(record)
+    version = _COMMON
+    if isinstance(record, FlowSnapshot):
+        version = _OF_RECOVERY if record.recoveries else version
+        version = _OF_DRILLS if any(each.job == "drill" for each in record.jobs) else version
+    return bytes([version]) + _encode(record)
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
@@ -246,6 +257,8 @@ def _is_sound_job(fact: CompactionBegan | JobFact) -> bool:
     if isinstance(fact, JobRenewed):
         return 0 <= fact.done < _INT64 and 0 <= fact.every < _INT64
     lasts = not isinstance(fact, JobBegan) or 0 < fact.ttl_ms <= LATEST_MS
+    if isinstance(fact, JobEnded) and fact.drill is not None and not 0 <= fact.drill.at_ms <= LATEST_MS:
+        return False
     return lasts and 0 <= fact.at_ms <= LATEST_MS
 
 

@@ -21,7 +21,7 @@ from mirrord.ledger.facts.orders import (
 from mirrord.model.names import TopicPartition
 
 OrderVerb = Literal[
-    "pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek", "failover", "cancel-failover"
+    "pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek", "failover", "cancel-failover", "drill"
 ]
 ObjectKind = Literal["flow", "topic", "lane", "host"]
 OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)

@@ -261,18 +261,23 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_job_runs", "gauge", "", ("flow", "job"),
-        "1 while one of the flow's jobs (audits or compactions) is running on any machine, 0 otherwise. No sample if "
-        "no job of this kind has ever run and none is scheduled.",
+        "1 while one of the flow's jobs (audits, compactions or drills) is running on any machine, 0 otherwise. No "
+        "sample if no job of this kind has ever run and none is scheduled.",
+    ),
+    Metric(
+        "mirrord_job_interval_seconds", "gauge", "seconds", ("flow", "job"),
+        "Interval of the schedule. No sample if this kind of job is not scheduled.",
     ),
     Metric(
         "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
         "End time of the latest successful job, in seconds since the epoch. An audit that completed is successful, "
-        "even if it found differences.",
+        "even if it found differences. A drill is successful if it has no findings.",
     ),
     Metric(
         "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
         "1 for the outcome of the latest job (`done`, `differences`, `failed` or `stopped`), 0 for the other "
-        "outcomes. `differences` is the outcome of an audit that found differences. No sample while a job is running.",
+        "outcomes. `differences` is the outcome of an audit that found differences, and of a drill with findings. No "
+        "sample while a job is running.",
     ),
 )  # fmt: skip
 

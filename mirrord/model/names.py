@@ -98,6 +98,12 @@ def dead_letter_topic(flow: str) -> str:
     return f"mirrord.{flow}.dead"
 
 
+def drill_topic(flow: str) -> str:
+    """Return the name of the canary topic that a drill creates on the flow's target cluster and deletes again. The
+    consumer group that commits there has the same name."""
+    return f"mirrord.{flow}.drill"
+
+
 def repair_topic(flow: str) -> str:
     """Return the name of a flow's repair topic on its target cluster. If an audit finds that records are missing or
     altered in a target topic, `mirrord repair` copies these records to the repair topic.

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.failover import FailoverStatus
-from mirrord.model.jobs import Job, JobOutcome, ProvingLevel
+from mirrord.model.jobs import JobStatus, ProvingLevel
 from mirrord.model.names import Alias, ClusterId
 
 LanePhase = Literal[
@@ -354,38 +354,6 @@ class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
     if it is unknown for a topic or lane. None on a standby, because a standby does not know the lags."""
     why: str = ""
     """One line for operators that says why the objective is not met, or why it is unknown whether it is met."""
-
-
-class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The audits or the compactions of a flow: the most recent job on any machine, and the next scheduled job."""
-
-    job: Job
-    every_s: float | None = None
-    """Interval of the schedule, or None if this kind of job is not scheduled."""
-    runs: bool = False
-    """Whether the most recent job is still running, according to the ledger."""
-    host: str = ""
-    pid: int = 0
-    done: int = 0
-    every: int = 0
-    """Number of steps of the most recent job. `done` is the number of completed steps. A step is one range of offsets
-    that an audit compares, or one run that a compaction moves to the archive. Both numbers are 0 while they are
-    unknown."""
-    began_ms: int | None = None
-    """Start time of the most recent job, or None if no job of this kind has run."""
-    ended_ms: int | None = None
-    succeeded_ms: int | None = None
-    """End time of the latest job that completed its work. An audit that found differences has also completed its
-    work."""
-    outcome: JobOutcome | None = None
-    """The outcome of the most recent job. None if the job is still running, or if its process has died."""
-    line: str = ""
-    """One line for operators with the result of the most recent job."""
-    next_ms: int | None = None
-    """Start time of the next scheduled job. Only the daemon that holds the flow's lease knows this time."""
-    note: str = ""
-    """One line for operators about a failure that `line` does not contain. For example, it says why a scheduled job did
-    not start."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,12 @@ def gather_readiness(config: Config, asked: ReadinessOptions) -> ReadinessReport
     return asyncio.run(_gather(config, asked))
 
 
+async def readiness_of(config: Config, flow: FlowConfig, asked: ReadinessOptions) -> FlowReadiness:
+    """Return the readiness of one flow. Raises EnvironmentFault if its ledger cannot be read."""
+    (found,) = (await _gather(config.only([flow]), asked)).flows
+    return found
+
+
 async def _gather(config: Config, asked: ReadinessOptions) -> ReadinessReport:
     access = ClusterAccess(config, PATIENCE_S)
     views = await read_ledgers(config, access)

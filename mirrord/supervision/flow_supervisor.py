@@ -174,7 +174,7 @@ class FlowSupervisor:
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
             http = self.stands_by_for()
             return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
-        return Desk(self._store, self._keeper, self._fleet)
+        return Desk(self._store, self._keeper, self._fleet, self.schedule.begin)
 
     def refusal(self) -> str:
         """Return why the flow cannot currently be handed over to another daemon, or an empty string if it can."""

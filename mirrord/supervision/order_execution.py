@@ -5,7 +5,7 @@ A command therefore remains in effect after the process that accepted it has exi
 the ledger.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import structlog
 
@@ -30,6 +30,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.lease import LeaseKeeper
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.jobs import Job
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.fleet.fleet import Fleet
 from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
@@ -44,10 +45,14 @@ log = structlog.get_logger()
 class Desk:
     """Accepts the operator commands for one flow whose lease this daemon holds."""
 
-    def __init__(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
+    def __init__(
+        self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet, begin: Callable[[Job], None] = lambda _: None
+    ) -> None:
+        """`begin` begins a job at once."""
         self._store = store
         self._keeper = keeper
         self._fleet = fleet
+        self.begin = begin
 
     def view(self) -> FlowView:
         """Return the information about the flow that is needed to resolve operator commands."""
@@ -105,8 +110,11 @@ async def carry_out(
         await desk.until_writable(clock)
     # The view was taken before the wait, so it may be outdated.
     decision = decide(order, named, desk.view(), clock.wall_ms(), giver)
-    if decision.facts and not dry_run:
-        await desk.record(decision.facts)
+    if (decision.facts or decision.job) and not dry_run:
+        if decision.facts:
+            await desk.record(decision.facts)
+        if decision.job:
+            desk.begin(decision.job)
         by = {"by": order.by, "reason": order.reason, "client": giver.client, "peer": giver.peer}
         log.info("order_taken", flow=named.flow, verb=order.verb, of=str(named), **by)
     return _answer(decision)

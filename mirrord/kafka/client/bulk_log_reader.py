@@ -14,7 +14,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset, leader_end
-from mirrord.kafka.client.range_reader import LogDiverged, ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.range_reader import CHUNK_BYTES, LogDiverged, ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -36,13 +36,18 @@ class LogReader:
     """A reader of the logs of one cluster. `open_logs` creates it."""
 
     def __init__(
-        self, view: ClusterView, topics: Mapping[str, Topic], patience_s: float, rebuild_bytes: int | None = None
+        self,
+        view: ClusterView,
+        topics: Mapping[str, Topic],
+        patience_s: float,
+        rebuild_bytes: int | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.topics = topics
         """The requested topics, by name."""
         self._view = view
         self._patience_s = patience_s
-        self._stretches = Stretches(view, patience_s, rebuild_bytes)
+        self._stretches = Stretches(view, patience_s, rebuild_bytes, chunk_bytes)
         self._asks = Asks(view, read_committed=True)
         self._watched: set[TopicId] = set()
 
@@ -166,8 +171,10 @@ async def open_logs(
     *,
     patience_s: float = PATIENCE_S,
     rebuild_bytes: int | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> AsyncGenerator[LogReader]:
-    """Open a reader for these topics. `rebuild_bytes` is the flow's limit for decompressed batches.
+    """Open a reader for these topics. `rebuild_bytes` is the flow's limit for decompressed batches. `chunk_bytes` is
+    the approximate size of the response to a fetch.
 
     Raises EnvironmentFault, or ConfigError if a topic does not exist.
     """
@@ -182,7 +189,7 @@ async def open_logs(
     options = ConnectionOptions(connect_timeout_s=patience_s, request_timeout_s=patience_s)
     view = ClusterView(alias, cluster, BufferPool(), options, seen.cluster_id)
     view.start()
-    reader = LogReader(view, seen.topics, patience_s, rebuild_bytes)
+    reader = LogReader(view, seen.topics, patience_s, rebuild_bytes, chunk_bytes)
     try:
         yield reader
     finally:

@@ -15,7 +15,13 @@ from mirrord.kafka.client.cluster_metadata import ClusterView
 from mirrord.kafka.client.connection import Connection
 from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol import groups
-from mirrord.kafka.protocol.api_versions import FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+from mirrord.kafka.protocol.api_versions import (
+    DELETE_GROUPS,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+)
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
 from mirrord.kafka.protocol.primitives import TopicAndPartition
@@ -53,9 +59,7 @@ class GroupAdmin:
     async def listed(self) -> dict[str, ListedGroup]:
         """Return all groups that mirrord may see, and forget the coordinators of all others. Raises EnvironmentFault if
         any broker does not answer."""
-        if not self._view.nodes:
-            await self._view.any_broker()
-            await self._until_known()
+        await self._know_brokers()
         nodes = self._view.nodes
         found: dict[str, ListedGroup] = {}
         for error, listed in await asyncio.gather(*(self._list(node) for node in nodes)):
@@ -101,9 +105,24 @@ class GroupAdmin:
         self._forget_moved((group, error) for group, errors in found.items() for error in errors.values())
         return found
 
-    async def _until_known(self) -> None:
+    async def delete(self, group: str) -> int:
+        """Delete a group that has no members. Return the error code. Raises EnvironmentFault if the cluster cannot be
+        reached."""
+        await self._know_brokers()
+        at_homes, unknown = await self._by_home([group])
+        if group in unknown:
+            return unknown[group]
+        connection = await self._to(next(iter(at_homes)))
+        version = connection.version(DELETE_GROUPS)
+        error = await ask(connection, DELETE_GROUPS, groups.encode_delete(group), version, groups.decode_delete)
+        self._forget_moved([(group, error)])
+        return error
+
+    async def _know_brokers(self) -> None:
         """Wait until the `ClusterView` knows the brokers of the cluster, which it learns from its first metadata
         response. Raises EnvironmentFault if that takes longer than `KNOWN_WITHIN_S` seconds."""
+        if not self._view.nodes:
+            await self._view.any_broker()
         deadline = asyncio.get_running_loop().time() + KNOWN_WITHIN_S
         while not self._view.nodes:
             if asyncio.get_running_loop().time() > deadline:

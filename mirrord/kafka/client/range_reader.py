@@ -39,10 +39,6 @@ CHUNK_BYTES = 1 << 20
 """Approximate size of the response to one fetch. A single batch may be larger."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 WAIT_MS = 100
-_LIMITS = {
-    committed: FetchLimits(max_wait_ms=WAIT_MS, max_bytes=CHUNK_BYTES, read_committed=committed)
-    for committed in (False, True)
-}
 REMOTE_CHUNK_BYTES = 4 << 20
 """Approximate size of the response to one fetch from remote storage. This size is larger than `CHUNK_BYTES`, because
 each such fetch takes longer."""
@@ -141,11 +137,18 @@ class Stretches:
     """Reads ranges of offsets from the partitions of one cluster. It limits how many fetches are in flight at the same
     time."""
 
-    def __init__(self, view: ClusterView, patience_s: float, rebuild_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        patience_s: float,
+        rebuild_bytes: int | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
         """A read fails if no batch arrives for `patience_s` seconds. If the next batch is in remote storage, this time
         is multiplied by `REMOTE_PATIENCE`. Throttle times do not count. `rebuild_bytes` is the flow's limit for
-        decompressed batches."""
+        decompressed batches. `chunk_bytes` is the approximate size of a response from local storage."""
         self._rebuild_bytes = rebuild_bytes
+        self._chunk_bytes = chunk_bytes
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -209,7 +212,8 @@ class Stretches:
         if not (place.is_remote(position.offset) or place.seems_empty(position.offset)):
             async with self._slots:
                 asked = loop.time()
-                response = await self._fetch(partition, position, _LIMITS[committed])
+                limits = FetchLimits(WAIT_MS, max_bytes=self._chunk_bytes, read_committed=committed)
+                response = await self._fetch(partition, replace(position, max_bytes=self._chunk_bytes), limits)
                 return response, loop.time() - asked
         where = replace(position, max_bytes=REMOTE_CHUNK_BYTES)
         limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)

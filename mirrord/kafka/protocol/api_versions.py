@@ -32,6 +32,7 @@ OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
 OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)
 FIND_COORDINATOR = Api(10, "FindCoordinator", 3, 4)
 LIST_GROUPS = Api(16, "ListGroups", 4, 5)
+DELETE_GROUPS = Api(42, "DeleteGroups", 2, 2)
 DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 3, 5)
 END_TXN = Api(26, "EndTxn", 3, 3)
@@ -74,6 +75,8 @@ GROUP_APIS = (
     LIST_GROUPS,
 )
 """If a broker lacks one of these APIs, consumer groups are not followed. Records are still copied."""
+DRILL_APIS = (DELETE_GROUPS,)
+"""If a broker lacks one of these APIs, a drill cannot exercise the write path. Everything else works."""
 TELLING_APIS = (END_TXN, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
 """APIs that mirrord uses only for its reports: to check permissions, to compare client quotas, to read the clock of a
 cluster, and to name open transactions. If a broker lacks one of them, the corresponding information is missing. Some of

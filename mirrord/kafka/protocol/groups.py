@@ -17,6 +17,7 @@ from struct import Struct
 
 import msgspec
 
+from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.primitives import (
     INT8,
     INT32,
@@ -177,6 +178,29 @@ def decode_commit(reader: Reader) -> dict[TopicAndPartition, int]:
     reader.skip_tags()
     reader.expect_end()
     return errors
+
+
+def encode_delete(group: str) -> bytes:
+    """Encode the body of a DeleteGroups request for one group (KIP-229)."""
+    return compact_array([compact_string(group)]) + NO_TAGS
+
+
+def decode_delete(reader: Reader) -> int:
+    """Return the error code in a DeleteGroups response for one group. Raises WireError."""
+    reader.int32()  # throttle time
+
+    def deleted(each: Reader) -> int:
+        each.compact_string()
+        error = each.int16()
+        each.skip_tags()
+        return error
+
+    errors = reader.compact_array(deleted)
+    reader.skip_tags()
+    reader.expect_end()
+    if len(errors) != 1:
+        raise WireError(f"a response about {len(errors)} groups, but one was to be deleted")
+    return errors[0]
 
 
 def _address(reader: Reader) -> tuple[int, str, int]:

@@ -9,9 +9,10 @@ has been released. They have no influence on copying.
 import msgspec
 
 from mirrord.ledger.facts.base import Fact
+from mirrord.model.drill import DrillReceipt
 from mirrord.model.jobs import Job, JobOutcome
 
-JOBS: tuple[Job, ...] = ("audit", "compact")
+JOBS: tuple[Job, ...] = ("audit", "compact", "drill")
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +73,8 @@ class JobEnded(Fact, frozen=True, tag="job_ended"):
     """The result of the job in one line, for operators."""
     at_ms: int
     """Wall-clock time, for information only."""
+    drill: DrillReceipt | None = None
+    """What the drill has found, if the job is a drill that completed."""
 
 
 JobFact = JobBegan | JobRenewed | JobEnded

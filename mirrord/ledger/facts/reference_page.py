@@ -278,7 +278,8 @@ EFFECTS: dict[type, str] = {
     ),
     JobEnded: (
         "The fact takes effect only if the job is the most recent one of its kind and has not ended. It sets the "
-        "outcome. If the job was successful, the fact also sets the time of the latest success."
+        "outcome. If the job was successful, the fact also sets the time of the latest success. If `drill` is set, it "
+        "replaces the receipt of the latest drill."
     ),
 }
 """The effect of each kind of fact on the state (`mirrord.ledger.fold`), if its entry has the epoch of the current
@@ -372,7 +373,13 @@ def page() -> str:
         for struct in facts(union):
             lines += [f"### {struct.__name__}", "", f"Tag in the ledger: `{struct.__struct_config__.tag}`.", ""]
             lines += _struct(struct, known)
-    lines += ["## Parts", "", "Facts contain these structs. In the ledger, they are arrays without a tag.", ""]
+    lines += [
+        "## Parts",
+        "",
+        "Facts contain these structs. In the ledger, they are arrays without a tag, except for "
+        "`DrillReceipt` and `DrillStage`, which are maps.",
+        "",
+    ]
     for struct in parts():
         lines += [f"### {struct.__name__}", "", *_struct(struct, known)]
     return "\n".join(lines).rstrip() + "\n"

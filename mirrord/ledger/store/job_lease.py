@@ -27,6 +27,7 @@ from mirrord.ledger.job_state import JobState
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
 from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.drill import DrillReceipt
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.jobs import Job, JobOutcome
 from mirrord.runtime.clock import SystemClock
@@ -61,6 +62,7 @@ class _Held(msgspec.Struct):
     number: int = 0
     outcome: JobOutcome = "failed"
     line: str = ""
+    drill: DrillReceipt | None = None
 
 
 class JobLease:
@@ -106,11 +108,11 @@ class JobLease:
         lease records these numbers."""
         self._progress = (done, every)
 
-    def set_outcome(self, flow: str, outcome: JobOutcome, line: str) -> None:
+    def set_outcome(self, flow: str, outcome: JobOutcome, line: str, drill: DrillReceipt | None = None) -> None:
         """Set the outcome of the job for one flow. It is recorded when the job ends."""
         for held in self._held:
             if held.flow == flow:
-                held.outcome, held.line = outcome, line
+                held.outcome, held.line, held.drill = outcome, line, drill
 
     def set_every_outcome(self, outcome: JobOutcome, line: str) -> None:
         """Set one outcome of the job for all flows. It is recorded when the job ends."""
@@ -174,7 +176,7 @@ class JobLease:
                 if is_dead_worker(other.worker) or clock.monotonic() >= began + other.ttl_ms / 1000:
                     break
                 if seen is None or (other.number, other.signs) != (seen.number, seen.signs):
-                    raise JobBusy(_busy(store.state.flow, other))
+                    raise JobBusy(busy_line(store.state.flow, other))
                 await clock.sleep(LOOK_S)
                 await store.read_to_end()
             return True
@@ -188,7 +190,7 @@ class JobLease:
             held.store, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
         ):
             other = held.store.state.jobs.get(self._job)
-            raise JobBusy(_busy(held.flow, other) if other else f"the lease of {held.flow} is being taken over")
+            raise JobBusy(busy_line(held.flow, other) if other else f"the lease of {held.flow} is being taken over")
         held.number = number
 
     async def _renew(self) -> None:
@@ -215,15 +217,17 @@ class JobLease:
     async def _end(self, held: _Held) -> None:
         try:
             await append_under_current_lease(
-                held.store, JobEnded(self._job, held.number, held.outcome, held.line, SystemClock().wall_ms())
+                held.store,
+                JobEnded(self._job, held.number, held.outcome, held.line, SystemClock().wall_ms(), held.drill),
             )
         except MirrordError as error:
             log.warning("job_end_not_told", flow=held.flow, job=self._job, error=str(error))
 
 
-def _busy(flow: str, other: JobState) -> str:
+def busy_line(flow: str, other: JobState) -> str:
+    """Return that another process is running the job, as one line for operators."""
     where = f"pid {other.worker.pid} on {other.worker.host}"
-    what = "an audit" if other.job == "audit" else "a compaction"
+    what = {"audit": "an audit", "compact": "a compaction", "drill": "a drill"}[other.job]
     return f"{what} of {flow} is already running ({where}): each flow has one at a time"
 
 

@@ -84,9 +84,21 @@ def _missing(lanes: Sequence[LaneState], targets: Mapping[str, TopicId]) -> Iter
         yield f"{_few(other)} on the target {_is(other)} not what was copied to: deleted and created again"
 
 
+def drill_findings(found: FlowReadiness, *, syncs_acls: bool) -> list[str]:
+    """Return those lines of a judgement that are findings of a drill. The positions of groups are omitted, because a
+    drill examines them itself. Missing ACLs count if the flow syncs them."""
+    inexact = set(_inexact(found))
+    acls = [f"ACLs differ: {line}" for line in found.acls.differences] if syncs_acls else []
+    return [*(line for line in found.blockers if line not in inexact), *acls]
+
+
 def _groups(found: FlowReadiness) -> Iterator[str]:
     if found.groups.seen_ms is None and not found.groups.note:
         yield "the positions of consumer groups on the source were never recorded"
+    yield from _inexact(found)
+
+
+def _inexact(found: FlowReadiness) -> Iterator[str]:
     if not found.groups.inexact:
         return
     first = next((each for each in found.groups.positions if not each.is_known), None)

@@ -1,5 +1,5 @@
-"""Runs the scheduled audits and compactions of one flow while this daemon holds the flow's lease. The configuration
-keys are `[audit] every` and `[compact] every`.
+"""Runs the scheduled jobs of one flow while this daemon holds the flow's lease. The configuration keys are
+`[audit] every`, `[compact] every` and `[drill] every`.
 
 Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so that it does not block the supervisor's
 event loop. A person, a cron job or another daemon may already have started the same job. In that case, the ledger shows
@@ -18,8 +18,7 @@ from mirrord.ledger.facts.jobs import JOBS
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.store.process_identity import is_dead_worker
 from mirrord.model.errors import internal_error
-from mirrord.model.jobs import Job
-from mirrord.model.status import JobStatus
+from mirrord.model.jobs import Job, JobStatus
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.tasks import run_together
 from mirrord.runtime.wait import wait_for
@@ -55,6 +54,8 @@ class Schedule:
         self._clock = clock
         self._run = run or JobProcess().run
         self._changed: dict[Job, asyncio.Event] = {job: asyncio.Event() for job in JOBS}
+        self._asked: set[Job] = set()
+        """Jobs that begin at once, whether or not they are due."""
         self._due_ms: dict[Job, int] = {}
         self._notes: dict[Job, str] = {}
 
@@ -63,6 +64,11 @@ class Schedule:
         self._config = config
         for changed in self._changed.values():
             changed.set()
+
+    def begin(self, job: Job) -> None:
+        """Begin this job at once, or after the running one of the same kind."""
+        self._asked.add(job)
+        self._changed[job].set()
 
     async def keep(self) -> None:
         """Run each job whenever it is due. When this call is cancelled, end the running jobs."""
@@ -86,11 +92,14 @@ class Schedule:
                 await self._clock.sleep(AGAIN_S)
 
     async def _wait(self, job: Job) -> None:
-        """Wait until the job is due."""
+        """Wait until the job is due, or until it has to begin at once."""
         due_ms: int | None = None
         every_ms: int | None = None
         while due_ms is None or self._clock.wall_ms() < due_ms:
             self._changed[job].clear()
+            if job in self._asked:
+                self._asked.discard(job)
+                return
             now_ms, former_ms, every_ms = self._clock.wall_ms(), every_ms, _of(self._config, job).every_ms
             if every_ms is None:
                 self._due_ms.pop(job, None)
@@ -129,7 +138,7 @@ def job_statuses(
 
 
 def _of(config: Config, job: Job) -> _Scheduled:
-    return config.audit if job == "audit" else config.compact
+    return {"audit": config.audit, "compact": config.compact, "drill": config.drill}[job]
 
 
 def _status(job: Job, every_ms: int | None, last: JobState | None, due_ms: int | None, note: str) -> JobStatus:
@@ -154,4 +163,5 @@ def _status(job: Job, every_ms: int | None, last: JobState | None, due_ms: int |
         line=last.line,
         next_ms=due_ms,
         note=note if note != last.line else "",
+        drill=last.drill,
     )

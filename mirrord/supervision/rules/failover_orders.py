@@ -57,3 +57,13 @@ def rule_cancel(flow: str, recoveries: Recoveries, at_ms: int) -> RecoveryFinish
     if current.ended:
         raise ConfigError(f"failover {current.number} of flow {flow} has ended the copying: complete it")
     return RecoveryFinished(current.number, True, at_ms)
+
+
+def check_no_failover(flow: str, recoveries: Recoveries) -> None:
+    """Raise ConfigError if a failover of the flow is in progress, or has ended the copying of the whole flow. A drill
+    then has nothing to rehearse."""
+    current = in_progress(recoveries)
+    if current is not None:
+        raise ConfigError(f"flow {flow}: failover {current.number} is in progress, so there is nothing to rehearse")
+    if ends_all(recoveries):
+        raise ConfigError(f"flow {flow}: a failover has ended its copying for good, so there is nothing to rehearse")

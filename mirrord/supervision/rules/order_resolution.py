@@ -38,8 +38,9 @@ from mirrord.ledger.standing_orders import (
     pause_key,
 )
 from mirrord.model.errors import ConfigError
+from mirrord.model.jobs import Job
 from mirrord.model.names import LaneId, TopicPartition
-from mirrord.supervision.rules.failover_orders import rule_cancel, rule_failover
+from mirrord.supervision.rules.failover_orders import check_no_failover, rule_cancel, rule_failover
 from mirrord.supervision.rules.quarantine_orders import rule
 from mirrord.supervision.rules.reconcile import ObservedReplicator
 from mirrord.supervision.rules.seek_orders import rule as rule_seek
@@ -56,6 +57,7 @@ KINDS: Mapping[OrderVerb, tuple[ObjectKind, ...]] = {
     "seek": ("lane",),
     "failover": ("flow",),
     "cancel-failover": ("flow",),
+    "drill": ("flow",),
 }
 """The kinds of objects that each command accepts. A "lane" has the name of its source partition, such as `orders-3`. A
 "host" is a replicator."""
@@ -119,6 +121,8 @@ class Decision(NamedTuple):
     lanes: tuple[TopicPartition, ...] = ()
     """The source partitions of the lanes that the command stops, starts or moves."""
     notes: tuple[str, ...] = ()
+    job: Job | None = None
+    """The job to begin at once."""
 
 
 def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders, recoveries: Recoveries) -> list[LaneId]:
@@ -181,6 +185,9 @@ def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int, giver: 
             return _seek(order, named, view, origin)
         case "failover" | "cancel-failover":
             return _fail_over(order, view, origin)
+        case "drill":
+            check_no_failover(view.flow, view.recoveries)
+            return Decision(view.flow, done=(f"a drill of {view.flow} begins",), job="drill")
         case "skip" | "replay":
             lane = TopicPartition(named.topic, named.partition)
             known = (view.quarantines.get(lane, {}), origin, view.ends, view.retrying.get(lane))

@@ -82,6 +82,11 @@ public class GroupVectors {
                 new OffsetCommitResponseData.OffsetCommitResponsePartition().setPartitionIndex(0),
                 new OffsetCommitResponseData.OffsetCommitResponsePartition().setPartitionIndex(3)
                     .setErrorCode((short) 25))))), 8, 8);
+        add("DeleteGroupsRequest", new DeleteGroupsRequestData().setGroupsNames(List.of("billing")), 2, 2);
+        DeleteGroupsResponseData.DeletableGroupResultCollection deleted =
+            new DeleteGroupsResponseData.DeletableGroupResultCollection();
+        deleted.add(new DeleteGroupsResponseData.DeletableGroupResult().setGroupId("billing").setErrorCode((short) 69));
+        add("DeleteGroupsResponse", new DeleteGroupsResponseData().setThrottleTimeMs(3).setResults(deleted), 2, 2);
     }
 
     static void records() {

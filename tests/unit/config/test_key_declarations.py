@@ -195,6 +195,11 @@ every = "1d"
 topics = ["orders"]
 least = 65536
 spark.executor.memory = "1g"
+[drill]
+every = "1d"
+sample = 0.5
+principals = ["User:app"]
+canary = false
 [ledger]
 key = "env:LEDGER_KEY"
 keys = ["env:FORMER_KEY"]

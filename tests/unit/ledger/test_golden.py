@@ -50,7 +50,7 @@ from mirrord.ledger.facts.core import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, Worker
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed, Worker
 from mirrord.ledger.facts.orders import (
     CopyingPaused,
     CopyingResumed,
@@ -78,6 +78,7 @@ from mirrord.ledger.state_topic_rows import Kept, StateTopicContents
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.acls import AclRule
 from mirrord.model.archived_runs import ArchivedRuns
+from mirrord.model.drill import DrillReceipt, DrillStage
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
@@ -216,12 +217,15 @@ def compactions() -> list[list[AnyFact]]:
 def jobs() -> list[list[AnyFact]]:
     """Jobs beside the daemon: of each kind one at a time."""
     first, other = Worker("host-a", 4711, "boot", 70), Worker("host-b", 12)
+    stages = (DrillStage("ready", 90), DrillStage("groups", 1_200))
+    drilled = DrillReceipt(flow="eu-us", at_ms=14, stages=stages, findings=("no topic",), groups=2, positions=3)
     return [
         [JobBegan("audit", 1, first, 60_000, 5), JobBegan("audit", 1, other, 60_000, 6)],
         [JobRenewed("audit", 1, 3, 8), JobBegan("compact", 1, other, 60_000, 7)],
         [JobEnded("audit", 1, "differences", "1 foreign", 9), JobRenewed("audit", 1, 8, 8)],
         [JobBegan("audit", 2, other, 60_000, 10), JobEnded("compact", 1, "failed", "no Java", 11)],
         [JobEnded("audit", 1, "done", "", 12), JobBegan("compact", 3, first, 60_000, 13)],
+        [JobBegan("drill", 1, first, 60_000, 14), JobEnded("drill", 1, "differences", "no topic", 15, drilled)],
     ]
 
 
@@ -444,8 +448,8 @@ def test_the_golden_ledger_for_programs(
         (59, "lane_sought", True),
         (59, "seek_done", True),
         (59, "lane_sought", True),
-        (74, "range_repaired", True),
-        (74, "range_repaired", True),
+        (75, "range_repaired", True),
+        (75, "range_repaired", True),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,
@@ -472,6 +476,8 @@ def test_only_entries_with_new_facts_have_the_new_version() -> None:
     newest = {CommandGiven: 10, RecordSkipped: 11, LedgerSigned: 12, StateRecordSkipped: 13}
     newest |= dict.fromkeys(get_args(RecoveryFact), 14)
     for data in entries(VERSION):
-        assert data[0] == max([9, *(newest.get(type(fact), 9) for fact in decode_entry(data).facts)])
-    assert {data[0] for data in entries(VERSION)} == {9, 10, 11, 12, 13, 14}
+        facts = decode_entry(data).facts
+        drills = [15 for fact in facts if isinstance(fact, JobFact) and fact.job == "drill"]
+        assert data[0] == max([9, *drills, *(newest.get(type(fact), 9) for fact in facts)])
+    assert {data[0] for data in entries(VERSION)} == {9, 10, 11, 12, 13, 14, 15}
     assert {bytes.fromhex(line.split()[1])[0] for line in path(VERSION, "state").read_text().splitlines()} == {9}

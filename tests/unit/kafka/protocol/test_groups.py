@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from mirrord.kafka.protocol import consumer_offsets, groups
-from mirrord.kafka.protocol.api_versions import FIND_COORDINATOR, GROUP_APIS, LIST_GROUPS, OFFSET_FETCH, choose
+from mirrord.kafka.protocol.api_versions import (
+    DELETE_GROUPS,
+    FIND_COORDINATOR,
+    DRILL_APIS,
+    GROUP_APIS,
+    LIST_GROUPS,
+    OFFSET_FETCH,
+    choose,
+)
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.errors import UnknownLayout, WireError
 from mirrord.kafka.protocol.groups import CommittedOffset, Coordinator, GroupOffsets, ListedGroup
@@ -30,7 +38,11 @@ def answer(name: str, version: int) -> Reader:
 
 
 def test_every_version_that_we_speak_has_its_vectors() -> None:
-    spoken = {f"{api.name}Response {version}" for api in GROUP_APIS for version in range(api.least, api.greatest + 1)}
+    spoken = {
+        f"{api.name}Response {version}"
+        for api in (*GROUP_APIS, *DRILL_APIS)
+        for version in range(api.least, api.greatest + 1)
+    }
     assert spoken == {name for name in VECTORS if "Response" in name}
 
 
@@ -104,3 +116,9 @@ def test_values_without_a_topic_id_and_of_the_oldest_kind() -> None:
 def test_a_value_that_is_too_new_is_reported() -> None:
     with pytest.raises(UnknownLayout, match="a commit of version 5"):
         consumer_offsets.decode_value(b"\x00\x05" + golden("OffsetCommitValue 4")[2:])
+
+
+def test_the_deletion_of_a_group() -> None:
+    assert choose(DELETE_GROUPS, {42: (0, 2)}) == 2
+    assert groups.encode_delete("billing") == golden("DeleteGroupsRequest 2")
+    assert groups.decode_delete(answer("DeleteGroupsResponse", 2)) == 69

@@ -9,22 +9,27 @@ import msgspec
 import pytest
 
 from mirrord.config.changes import compare
-from mirrord.config.jobs import AuditConfig
+from mirrord.config.jobs import AuditConfig, DrillConfig
 from mirrord.config.loader import load_text
 from mirrord.config.schema import Config
 from mirrord.config.writer import conf_toml
-from mirrord.ledger.codec import decode_entry, encode_entry
+from mirrord.ledger.codec import decode_entry, encode_entry, encode_state
 from mirrord.ledger.facts.core import AnyFact, LeaseReleased, LeaseTaken
-from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, Worker
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed, Worker
 from mirrord.ledger.fold import fold
 from mirrord.ledger.job_state import JobState
+from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_topic_records import FlowSnapshot, LedgerEnd
+from mirrord.ledger.state_topic_rows import Kept
 from mirrord.ledger.store import cluster_access, job_lease
 from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobNotRecorded
 from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
 from mirrord.ledger.store.process_identity import this_worker
+from mirrord.model.drill import DrillReceipt
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.jobs import JobOutcome
+from mirrord.model.names import TopicId
 from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.jobs.schedule import Schedule, job_statuses
@@ -207,6 +212,47 @@ async def test_by_schedule_one_after_the_other_until_the_configuration_says_othe
     assert [(each.job, each.config.audit.level) for each in orders] == [("audit", "records")] * 3
 
 
+async def test_a_job_that_is_asked_for_begins_at_once_without_a_schedule(config: Config) -> None:
+    orders: list[JobOrder] = []
+
+    async def run(order: JobOrder) -> JobReport:
+        orders.append(order)
+        return JobReport("done", "no findings")
+
+    schedule = Schedule("eu-us", config, SystemClock(), run)
+    keeping = asyncio.create_task(schedule.keep())
+    try:
+        for number in (1, 2):
+            schedule.begin("drill")
+            await eventually(lambda number=number: len(orders) == number)
+    finally:
+        keeping.cancel()
+    assert [each.job for each in orders] == ["drill", "drill"]
+
+
+def test_only_a_drill_without_findings_succeeds_and_the_latest_receipt_is_kept() -> None:
+    state = FlowState()
+    good, bad = DrillReceipt(flow="eu-us", at_ms=1), DrillReceipt(flow="eu-us", at_ms=2, findings=("x",))
+    ended: list[tuple[JobOutcome, DrillReceipt | None]] = [("done", good), ("differences", bad), ("failed", None)]
+    fold(state, entry(FLOW), 0)
+    fold(state, entry(LeaseTaken(1, HOLDER, 6_000)), 1)
+    offset = 1
+    for number, (outcome, receipt) in enumerate(ended, 1):
+        facts: tuple[JobFact, ...] = (
+            JobBegan("drill", number, ELSEWHERE, 60_000, 10 * number),
+            JobEnded("drill", number, outcome, "", 10 * number + 1, receipt),
+        )
+        for fact in facts:
+            data = encode_entry(entry(fact))
+            assert data[0] == 15, "an older daemon does not know drills"
+            offset += 1
+            fold(state, decode_entry(data), offset)
+    job = state.jobs["drill"]
+    assert (job.outcome, job.succeeded_ms, job.drill) == ("failed", 11, bad)
+    records = snapshots(state, Kept(), LedgerEnd(TopicId("t"), offset + 1, 0)).records
+    assert [encode_state(each)[0] for each in records if isinstance(each, FlowSnapshot)] == [15]
+
+
 async def test_failures_are_reported(config: Config) -> None:
     async def run(_: JobOrder) -> JobReport:
         raise EnvironmentFault("no process")
@@ -261,6 +307,8 @@ async def test_a_process_that_cannot_do_it_says_why(config: Config, monkeypatch:
         ('[audit]\nlevel = "ledger"\nsample = 0.5', "audit.sample: has no effect with level"),
         ('[audit]\nevry = "1h"', 'audit.evry: unknown key; did you mean "every"?'),
         ('[compact]\nevery = "1d"', "compact.path: missing although every is set; allowed: a folder for the files"),
+        ("[drill]\nsample = 2", "drill.sample: found 2; allowed: a share above 0 and up to 1, such as 0.1"),
+        ('[drill]\nprincipals = ["app"]', 'drill.principals[0]: found "app"; allowed: a principal with its type'),
         ('[compact]\npath = "maps"\nleast = 0', "compact.least: found 0; allowed: a whole number from 1 to"),
     ],
 )
@@ -276,6 +324,7 @@ def test_the_tables_are_read_written_and_taken_while_it_runs(config: Config) -> 
         '[audit]\nevery = "1h"\nlevel = "records"\ntopics = ["orders.*"]\nsince = "2d"\nsample = 0.5\nagain = true\n'
         'rate = "50MB/s"\nspark.master = "local[2]"\nspark.executor.memory = "1g"\nspark."ui.enabled" = false\n'
         '[compact]\npath = "maps"\nevery = "1d"\nleast = 100\n[compact.spark]\n"spark.master" = "yarn"\n'
+        '[drill]\nevery = "1d"\nsample = 0.2\nprincipals = ["User:app"]\ncanary = false\n'
     )
     read = load_text(CONF + text, "conf.toml")
     assert read.audit == AuditConfig(
@@ -289,6 +338,7 @@ def test_the_tables_are_read_written_and_taken_while_it_runs(config: Config) -> 
         spark={"spark.master": "local[2]", "spark.executor.memory": "1g", "spark.ui.enabled": "false"},
     )
     assert (read.compact.least, read.compact.spark) == (100, {"spark.master": "yarn"})
+    assert read.drill == DrillConfig(every_ms=86_400_000, sample=0.2, principals=("User:app",), canary=False)
     assert load_text(conf_toml(read), "conf.toml") == read
     changes = compare(config, msgspec.structs.replace(config, audit=read.audit))
     assert (changes.flows, changes.refused) == ((), ())

@@ -1,0 +1,1 @@
+"""Rehearses a failover without touching anything that clients use."""
