@@ -10,8 +10,8 @@ import pytest
 from mirrord.kafka.protocol import consumer_offsets, groups
 from mirrord.kafka.protocol.api_versions import (
     DELETE_GROUPS,
-    FIND_COORDINATOR,
     DRILL_APIS,
+    FIND_COORDINATOR,
     GROUP_APIS,
     LIST_GROUPS,
     OFFSET_FETCH,
