@@ -5,6 +5,7 @@ import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -66,13 +67,48 @@ def test_a_frozen_daemon_wakes_up(lab_pair: LabPair, tmp_path: Path, wakes: str)
         written(1_000)
         stays(lambda: ends(target, into) == copied)
         assert daemon.stop() == 0
-    assert {each["partition"]: each["start"] for each in receipt["lost"]} == copied
-    assert {each["partition"]: each["target_end"] for each in receipt["lost"]} == copied
     for each in receipt["lost"]:
         assert begun[each["partition"]] <= each["end"] < ends(source, topic)[each["partition"]]
-        there = values(target, into, each["partition"])
-        assert there == values(source, topic, each["partition"])[: len(there)]
-        assert len(there) == copied[each["partition"]]
+    assert_prefix(source, target, topic, receipt)
+
+
+def assert_prefix(source: Cluster, target: Cluster, topic: str, receipt: dict[str, Any]) -> None:
+    """Each partition of the target holds the records of the source up to the lost range, and nothing else."""
+    into = f"eu.{topic}"
+    copied = ends(target, into)
+    assert receipt["lost"]
+    for each in receipt["lost"]:
+        assert each["start"] == each["target_end"] == copied[each["partition"]]
+    for partition, end in copied.items():
+        there = values(target, into, partition)
+        assert len(there) == end
+        assert there == values(source, topic, partition)[:end]
+
+
+def test_a_frozen_daemon_wakes_up_after_another_one_has_failed_over(lab_pair: LabPair, tmp_path: Path) -> None:
+    """A standby has taken the flow, and copies until it carries out the failover."""
+    source, target, flow = lab_pair.source, lab_pair.target, unique("twice")
+    topic, into = create_topic(source, flow, 2), f"eu.{flow}"
+    path = conf(tmp_path, source, target, topic, flow=flow)
+    other = path.with_suffix(".other.toml")
+    other.write_text(f'instance = "other"\n{path.read_text()}')
+    with Daemon(path) as daemon, writing(source, topic, 2) as written:
+        daemon.until(lambda: daemon.flow().totals.lanes == {"copying": 2})
+        with Daemon(other) as standby:
+            standby.until(lambda: standby.flow().state == "standby")
+            daemon.process.send_signal(signal.SIGSTOP)
+            standby.until(lambda: standby.flow().totals.lanes == {"copying": 2})
+            written(1_000)
+            receipt = failover(path, "--source-lost")
+            standby.until(lambda: standby.flow().state == "ended")
+            copied = ends(target, into)
+            written(1_000)
+            daemon.process.send_signal(signal.SIGCONT)
+            daemon.until(lambda: daemon.flow().state == "ended")
+            written(1_000)
+            stays(lambda: ends(target, into) == copied)
+            assert (daemon.stop(), standby.stop()) == (0, 0)
+    assert_prefix(source, target, topic, receipt)
 
 
 def test_copies_of_the_file_start_elsewhere(lab_pair: LabPair, tmp_path: Path) -> None:
