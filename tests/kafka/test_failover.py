@@ -1,89 +1,15 @@
 """Failovers on real brokers: what is lost, what groups read next, and that nothing is copied again."""
 
-import json
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
-from mirrord.lab.cluster import Cluster
-from mirrord.runtime.leash import leashed
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.failover import command, failover, groups_for, stays, writing
 from tests.fixtures.groups import commit, committed, member
-from tests.fixtures.lab import LabFactory, LabPair, client_settings
+from tests.fixtures.lab import LabFactory, LabPair
 from tests.fixtures.mirror import create_topic, ends
-
-
-def failover(path: Path, *options: str, code: int = 0) -> dict[str, Any]:
-    """The receipt of the only flow."""
-    ended = mirrord("failover", path, "--json", *options)
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    (flow,) = json.loads(ended.stdout)["flows"]
-    return flow
-
-
-def command(path: Path, *options: str) -> list[str]:
-    return leashed([sys.executable, "-m", "mirrord.cli.main", "failover", str(path), *options])
-
-
-def stays(holds: Callable[[], bool]) -> None:
-    """Assert that a condition holds for two seconds. The lanes of a running flow would copy within half a second."""
-    deadline = time.monotonic() + 2
-    while time.monotonic() < deadline:
-        assert holds()
-        time.sleep(0.1)
-
-
-@contextmanager
-def writing(cluster: Cluster, topic: str, partitions: int) -> Iterator[Callable[[int], None]]:
-    """Keep writing until the end, whether or not the cluster lives. Yields a function that waits until the cluster has
-    acknowledged this many more records."""
-    producer, stopping = Producer({**client_settings(cluster), "linger.ms": 5}), threading.Event()
-    acknowledged = 0
-
-    def take(error: object, _: object) -> None:
-        nonlocal acknowledged
-        acknowledged += error is None
-
-    def write() -> None:
-        number = 0
-        while not stopping.is_set():
-            for _ in range(40):
-                producer.produce(topic, b"value %d" % number, partition=number % partitions, on_delivery=take)
-                number += 1
-            producer.poll(0.02)
-
-    def wait_for(records: int) -> None:
-        goal, deadline = acknowledged + records, time.monotonic() + SECONDS
-        while acknowledged < goal:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield wait_for
-    finally:
-        stopping.set()
-        thread.join()
-        producer.purge()
-        producer.flush(5)
-
-
-def groups_for(group: str) -> str:
-    return f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}'
-
-
-def ready(path: Path) -> dict[str, Any]:
-    (flow,) = json.loads(mirrord("ready", path, "--json").stdout)["flows"]
-    return flow
 
 
 @pytest.mark.parametrize("dies", ["source", "source and daemon"])
@@ -144,9 +70,8 @@ def test_a_command_that_is_killed_is_repeated(lab_cluster: LabFactory, lab_pair:
     fill(source, topic, 2, 20, 300)
     source.kill()
     for step in ("failover 1", "stop: ", "groups: "):
-        command = [sys.executable, "-m", "mirrord.cli.main", "failover", str(path), "--source-lost"]
         with subprocess.Popen(
-            leashed(command), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+            command(path, "--source-lost"), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         ) as process:
             assert process.stderr is not None
             assert any(step in line for line in process.stderr), step

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mirrord.kafka.protocol.api_versions import Api
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import INT16, INT32, INT64, NO_TAGS, compact_array, compact_string
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.server_properties import LabOptions
@@ -85,3 +86,18 @@ async def test_a_marker_for_the_lanes_producer_changes_nothing(target: LabTarget
         (10, first.producer, -1),
         (11, first.producer, 10),
     ]
+
+
+async def test_a_marker_with_a_higher_epoch_fences_the_lanes_producer(target: LabTarget) -> None:
+    """Late batches of the lane, with the epoch that it has used, are refused from then on."""
+    partition = await target.topic()
+    assert isinstance(partition, LabTransactionalPartition)
+    first = Batch(await partition.producer(), 0)
+    assert await partition.produce(first) == Answered(0, 0)
+    topic = compact_string(partition.name) + compact_array([INT32.pack(0)]) + NO_TAGS
+    marker = INT64.pack(first.producer) + INT16.pack(1) + b"\0" + compact_array([topic]) + INT32.pack(0) + NO_TAGS
+    connection = await target.connection(partition.leader)
+    await connection.call(WRITE_TXN_MARKERS, compact_array([marker]) + NO_TAGS, WRITE_TXN_MARKERS.greatest)
+    await partition.marked(11)
+    assert (await partition.produce(first.next())).error == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert [(each.base, each.sequence) for each in await partition.read_all()] == [(0, 0), (10, -1)]
