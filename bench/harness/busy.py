@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bench.harness.arrivals import Stream
 from bench.harness.clusters import Admin
@@ -19,6 +19,15 @@ WARM_UP_S = 5.0
 START_S = 180.0
 
 
+class BusyLoad(NamedTuple):
+    """The load of a busy topic, and what else its flow is configured with."""
+
+    partitions: int
+    records_per_s: int
+    flow_more: str = ""
+    """Additional lines of the flow."""
+
+
 class BusyTopic:
     """One busy topic on two clusters. The daemon uses its own folder, and the flow has the given name."""
 
@@ -29,13 +38,11 @@ class BusyTopic:
         flow: str,
         engine: Literal["ray", "process"],
         folder: Path,
-        *,
-        partitions: int,
-        records_per_s: int,
+        load: BusyLoad,
     ) -> None:
         self.pair = TopicPair(f"{flow}.busy", target_name(f"{flow}.busy"))
-        self._partitions = partitions
-        self._records_per_s = records_per_s
+        self._partitions = load.partitions
+        self._records_per_s = load.records_per_s
         self._bootstraps = source.bootstrap, target.bootstrap
         settings = Settings(
             source=source.bootstrap,
@@ -44,6 +51,7 @@ class BusyTopic:
             engine=engine,
             flow=flow,
             replicators=REPLICATORS,
+            flow_more=load.flow_more,
         )
         self.daemon = Daemon(folder, settings)
 

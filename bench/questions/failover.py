@@ -11,32 +11,29 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient
 
 from bench.harness.clusters import Admin
+from bench.harness.committer import GROUPS, Commit, Committer, Place, cluster_id, group_name
 from bench.harness.daemon import Daemon, Settings
 from bench.harness.load import Load, Topic, Writers
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client.cluster_metadata import view_of
 from mirrord.kafka.client.group_admin import GroupAdmin
-from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import ClusterId
 from mirrord.model.status import FlowStatus
 
 LOST_ROUNDS, PLANNED_ROUNDS = 20, 5
-PARTITIONS, GROUPS = 8, 200
+PARTITIONS, PREFIX = 8, "failover-group"
 RECORDS_PER_S = 5_000.0
 VALUE_BYTES = 200
 READ_S = 1.0
@@ -51,8 +48,6 @@ _AT_ONCE = 50
 _POLL_S = 0.1
 
 PrintLine = Callable[[str], None]
-Place = tuple[str, int]
-"""A group and a partition."""
 
 
 class FailoverRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,69 +76,6 @@ class FailoverRound(msgspec.Struct, frozen=True, kw_only=True):
     """The largest age of a source end in the receipt when the source was killed. 0 in a planned failover."""
 
 
-class _Commit(NamedTuple):
-    sent_s: float
-    acknowledged_s: float
-    """Infinite if it was not acknowledged."""
-    offset: int
-
-
-class _Committer:
-    """Commits positions of many groups on the source in a thread, and remembers all of them."""
-
-    def __init__(self, source: Cluster, topic: str, seed: int) -> None:
-        self.commits: dict[Place, list[_Commit]] = {}
-        self._source, self._topic = source, topic
-        self._rng = random.Random(seed)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(_PATIENCE_S)
-
-    async def _run(self) -> None:
-        config = ClusterConfig((self._source.bootstrap,), Security())
-        async with view_of("eu", config, _cluster_id(self._source)) as view:
-            admin = GroupAdmin(view)
-            while not self._stopping.is_set():
-                try:
-                    await self._round(admin)
-                except EnvironmentFault:
-                    await asyncio.sleep(_POLL_S)  # the source was killed, or keeps no groups yet
-                await asyncio.sleep(_COMMIT_S)
-
-    async def _round(self, admin: GroupAdmin) -> None:
-        ends = await asyncio.to_thread(Admin(self._source.bootstrap).ends, {self._topic: PARTITIONS}, timeout_s=1.0)
-        groups = self._rng.sample(range(GROUPS), _AT_ONCE)
-        wanted: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
-        for group in groups:
-            name = _group(group)
-            for partition in range(PARTITIONS):
-                end = ends.get((self._topic, partition), 0)
-                known = self.commits.get((name, partition), ())
-                offset = max(end - self._rng.randrange(100), known[-1].offset if known else 0)
-                wanted.setdefault(name, {})[self._topic, partition] = CommittedOffset(offset, -1, "")
-        sent_s = time.monotonic()
-        errors: Mapping[str, Mapping[tuple[str, int], int]] = {}
-        try:
-            errors = await admin.commit(wanted)
-        finally:
-            now = time.monotonic()
-            for name, places in wanted.items():
-                for (topic, partition), each in places.items():
-                    error = errors.get(name, {}).get((topic, partition), -1)
-                    done = _Commit(sent_s, now if error == 0 else float("inf"), each.offset)
-                    self.commits.setdefault((name, partition), []).append(done)
-
-
-def _group(number: int) -> str:
-    return f"failover-group-{number:03}"
-
-
 def measure(source: Cluster, target: Cluster, share: float, seed: int, print_line: PrintLine) -> list[FailoverRound]:
     """Run all rounds. Raises EnvironmentFault."""
     rng = random.Random(seed)
@@ -162,7 +94,7 @@ def _round(
     topic = f"failover-{number:02}"
     Admin(source.bootstrap).create([Topic(topic, PARTITIONS, "none")])
     load = Load(10**9, VALUE_BYTES, rng.randrange(2**31), records_per_s=RECORDS_PER_S, large_every=10**9, at_once=50)
-    committer = _Committer(source, topic, rng.randrange(2**31))
+    committer = Committer(source, topic, PARTITIONS, PREFIX, rng.randrange(2**31))
     with (
         tempfile.TemporaryDirectory(prefix="mirrord-failover-") as name,
         Writers(source.bootstrap, [Topic(topic, PARTITIONS, "lz4")], load) as writers,
@@ -263,7 +195,11 @@ def _first_record(target: Cluster, topic: str) -> float:
     consumers: list[Consumer] = []
     try:
         for number in range(5):
-            settings = {"group.id": _group(number), "enable.auto.commit": False, "auto.offset.reset": "error"}
+            settings = {
+                "group.id": group_name(PREFIX, number),
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+            }
             consumer = Consumer({"bootstrap.servers": target.bootstrap, "log_level": 2, **settings})
             consumer.subscribe([topic])
             consumers.append(consumer)
@@ -278,10 +214,6 @@ def _first_record(target: Cluster, topic: str) -> float:
             consumer.close()
 
 
-def _cluster_id(cluster: Cluster) -> ClusterId:
-    return ClusterId(AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).cluster_id or "")
-
-
 def _ends(cluster: Cluster, topic: str) -> dict[int, int]:
     found = Admin(cluster.bootstrap).ends({topic: PARTITIONS}, timeout_s=10.0)
     return {partition: end for (_, partition), end in found.items()}
@@ -289,10 +221,10 @@ def _ends(cluster: Cluster, topic: str) -> dict[int, int]:
 
 async def _positions(target: Cluster, topic: str) -> dict[Place, int]:
     config = ClusterConfig((target.bootstrap,), Security())
-    async with view_of("us", config, _cluster_id(target)) as view:
+    async with view_of("us", config, cluster_id(target)) as view:
         admin = GroupAdmin(view)
         await admin.listed()
-        answers = await admin.offsets([_group(number) for number in range(GROUPS)])
+        answers = await admin.offsets([group_name(PREFIX, number) for number in range(GROUPS)])
     return {
         (group, partition): each.offset
         for group, answer in answers.items()
@@ -302,7 +234,7 @@ async def _positions(target: Cluster, topic: str) -> dict[Place, int]:
 
 
 def _compared(
-    commits: Mapping[Place, list[_Commit]], positions: Mapping[Place, int], copied: Mapping[int, int], ended_s: float
+    commits: Mapping[Place, list[Commit]], positions: Mapping[Place, int], copied: Mapping[int, int], ended_s: float
 ) -> tuple[int, int]:
     """Return how many records all groups together read again, and how many they skip.
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.harness.arrivals import Arrivals, Times, largest_gap_ms
-from bench.harness.busy import REPLICATORS, BusyTopic
+from bench.harness.busy import REPLICATORS, BusyLoad, BusyTopic
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.copy_checker import compare
 
@@ -72,9 +72,7 @@ class _Run:
         self.kills: list[Kill] = []
         self.resized: list[Kill] = []
         self.quiet: list[int] = []
-        self.busy = BusyTopic(
-            source, target, "kills", "ray", folder, partitions=PARTITIONS, records_per_s=RECORDS_PER_S
-        )
+        self.busy = BusyTopic(source, target, "kills", "ray", folder, BusyLoad(PARTITIONS, RECORDS_PER_S))
         self._rng = random.Random(seed)
 
     def run(self, kills: int) -> Arrivals:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from bench.harness.arrivals import Arrivals, Times, largest_gap_ms
-from bench.harness.busy import BusyTopic
+from bench.harness.busy import BusyLoad, BusyTopic
 from bench.questions.move_phases import Move, phases_of
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.copy_checker import compare
@@ -72,9 +72,7 @@ class Run:
     def __init__(self, source: Cluster, target: Cluster, engine: Engine, seed: int, folder: Path) -> None:
         self.moves: list[Window] = []
         self.quiet: list[Window] = []
-        self.busy = BusyTopic(
-            source, target, f"moves-{engine}", engine, folder, partitions=PARTITIONS, records_per_s=RECORDS_PER_S
-        )
+        self.busy = BusyTopic(source, target, f"moves-{engine}", engine, folder, BusyLoad(PARTITIONS, RECORDS_PER_S))
         self._rng = random.Random(seed)
 
     def run(self, moves: int) -> Arrivals:

@@ -21,6 +21,7 @@ from bench.questions import (
     catch_up,
     compact_cost,
     discovery,
+    drill,
     failover,
     fairness,
     far,
@@ -65,6 +66,7 @@ Question = Literal[
     "fairness",
     "ready",
     "failover",
+    "drill",
     "soak",
     "mm2",
     "hostile",
@@ -72,7 +74,7 @@ Question = Literal[
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
-LONG: tuple[Question, ...] = ("soak", "mm2", "hostile", "failover")
+LONG: tuple[Question, ...] = ("soak", "mm2", "hostile", "failover", "drill")
 """Questions that are asked only on request."""
 MINUTES: Mapping[Question, tuple[float, float]] = {"soak": (soak.MINUTES, 2.0), "hostile": (hostile.MINUTES, 1.0)}
 """The usual and the shortest duration of the questions that have one."""
@@ -209,6 +211,10 @@ def _failover(
     return list(failover.measure(source, target, order.share, order.seed, print_line))
 
 
+def _drill(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [drill.measure(source, target, order.share, order.seed, print_line)]
+
+
 def _hostile(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
     minutes = order.minutes_of("hostile")
     return [
@@ -236,6 +242,7 @@ _MEASURES: dict[str, Measure] = {
     "fairness": _fairness,
     "ready": _ready,
     "failover": _failover,
+    "drill": _drill,
     "soak": _soak,
     "mm2": _mm2,
     "hostile": _hostile,

@@ -54,6 +54,7 @@ _WORDS = {
     "fairness": "Fairness",
     "ready": "What would be lost",
     "failover": "Failover",
+    "drill": "Rehearsing a failover",
     "soak": "What grows with time",
     "hostile": "A hostile source next to a healthy flow",
 }

@@ -14,6 +14,7 @@ from bench.questions import topics as bench_topics
 from bench.questions.move_phases import PHASES
 from bench.report.table import Result, Table, least_median_most
 from bench.report.tables_beside import catch_up, far, latency, mm2_nodes
+from bench.report.tables_drill import drill
 from bench.report.tables_failover import failover
 from bench.report.tables_growth import growth
 from bench.report.tables_hostile import hostile
@@ -479,5 +480,6 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "hostile": hostile,
     "ready": ready,
     "failover": failover,
+    "drill": drill,
 }
 """The tables of each question."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
+from bench.harness.committer import GROUPS
 from bench.questions import failover as bench_failover
 from bench.report.table import Result, Table
 
@@ -32,7 +33,7 @@ def failover(results: Sequence[Result]) -> list[Table]:
         f"Limits: {bench_failover.FIRST_RECORD_S:g} s to the first record, no record read again or skipped, every lost "
         f"range exact, and no source end older than {bench_failover.SEEN_MS:,} ms"
     )
-    size = f"{bench_failover.RECORDS_PER_S:,.0f} records/s, {bench_failover.GROUPS} groups"
+    size = f"{bench_failover.RECORDS_PER_S:,.0f} records/s, {GROUPS} groups"
     columns = [
         "command",
         "times",
