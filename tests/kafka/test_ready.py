@@ -90,11 +90,19 @@ def test_a_flow_is_ready_and_the_target_alone_shows_it_later(lab_pair: LabPair, 
         (position,) = flow["groups"]["positions"]
         assert (position["partition"], position["source_offset"], position["target_offset"]) == (0, 110, 100)
         assert (flow["groups"]["groups"], flow["groups"]["exact"], flow["groups"]["inexact"]) == (1, 2, 0)
+        kept, unread = flow["partitions"][1]["source_headroom"], flow["partitions"][1]["target_headroom"]
+        assert (kept["offsets"], kept["is_known"], unread["is_known"]) == (100, True, True), flow["partitions"]
+        assert 0 < kept["left_s"] < kept["limit_s"], kept
+        assert (unread["group"], unread["target_offset"], unread["offsets"]) == (group, 50, 50)
+        assert unread["left_s"] == unread["limit_s"] / 2, unread
+        assert flow["retention"]["source_left_s"] <= kept["left_s"], flow["retention"]
         assert flow["configs"]["differences"] == [f'eu.{topic}: retention.bytes is "777777", and not set on the source']
     _, flow = ready(path, "--rpo", "1ms")
     assert len(flow["blockers"]) == 2, flow["blockers"]
     shown = mirrord("ready", without_source(path, source))
     assert "would be lost: 60 records in 2 partitions" in shown.stdout, shown.stdout
+    assert "retention on eu keeps what has not been copied for at least " in shown.stdout, shown.stdout
+    assert "retention on us keeps what groups have not read for at least " in shown.stdout, shown.stdout
 
 
 def test_quotas_that_differ_are_shown_even_without_the_source(lab_pair: LabPair, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What the target does not reveal is reported, and does not always make a flow unready."""
 
+from collections.abc import Collection
+
 import pytest
 
 from mirrord.config.flow_features import GroupsConfig
@@ -8,13 +10,16 @@ from mirrord.config.security import Security
 from mirrord.kafka.client.admin_requests import NotOffered
 from mirrord.kafka.client.config_and_acl_admin import RequestRefused
 from mirrord.kafka.client.connection import Unreachable
+from mirrord.kafka.protocol.list_offsets import ListedOffset
 from mirrord.ledger.last_seen.quotas import quota_records
 from mirrord.ledger.state import FlowState
-from mirrord.model.names import ClusterId
+from mirrord.model.names import ClusterId, TopicPartition
 from mirrord.model.quotas import ClientQuota
 from mirrord.model.readiness import FlowReadiness
-from mirrord.recovery.flow_readiness import Live, ReadinessOptions, flow_readiness
-from mirrord.recovery.target_survey import TargetClients
+from mirrord.recovery import target_survey
+from mirrord.recovery.flow_readiness import Live, ReadinessOptions, assess
+from mirrord.recovery.target_survey import TargetClients, kept
+from mirrord.recovery.turns import Turns
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeUpkeep
 from tests.unit.ledger.last_seen.test_last_seen_configs import save
 
@@ -34,7 +39,7 @@ async def readiness(fault: Exception | None = None) -> FlowReadiness:
     state, target = FlowState(), FakeCluster(ClusterId("us-id"))
     save(state, quota_records(state, {QUOTA}, "", 1, 1_000))
     clients = TargetClients(ClusterConfig(("127.0.0.1:1",), Security()), FakeAdmin(target), Target(target))
-    return await flow_readiness(FLOW, state, Live(), clients, 2_000, ReadinessOptions())
+    return (await assess(FLOW, state, Live(), clients, 2_000, Turns())).answer(ReadinessOptions())
 
 
 async def test_quotas_of_both_clusters_are_compared() -> None:
@@ -55,3 +60,40 @@ async def test_quotas_that_cannot_be_read_do_not_make_a_flow_unready(fault: Exce
     found = await readiness(fault)
     assert note not in found.blockers
     assert f"client quotas were not compared: {note}" in found.remarks
+
+
+LOG_MS = {0: 0, 10: 5_000, 20: 9_000}
+"""Offsets of a log, and the timestamps of the records from there on."""
+
+
+class FakeOffsets:
+    """A target whose partitions all have this log, except for one that does not exist."""
+
+    asked = 0
+
+    def __init__(self, cluster: ClusterConfig) -> None:
+        pass
+
+    async def of(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, ListedOffset]:
+        FakeOffsets.asked += 1
+        first = next((offset for offset, at_ms in LOG_MS.items() if at_ms >= time), -1)
+        return {each: ListedOffset(each.topic, each.partition, 0, time, first, 0) for each in partitions if each.topic}
+
+    def close(self) -> None:
+        pass
+
+
+async def test_how_long_records_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 10 s, with a retention of 8 s, records of the first second are kept for no certain time."""
+    monkeypatch.setattr(target_survey, "LogOffsets", FakeOffsets)
+    places = [("orders", partition) for partition in range(4)] + [("", 0)]
+    positions = dict(zip(places, (25, 20, 15, 5, 5), strict=True))
+    cluster = ClusterConfig(("127.0.0.1:1",), Security())
+    found = await kept(cluster, positions, dict.fromkeys(places, 8_000), 10_000)
+    assert found == {places[0]: 4.0, places[1]: 4.0, places[2]: 1.0, places[3]: 0.0}
+    assert FakeOffsets.asked == 3
+    assert await kept(cluster, {places[3]: 5}, {places[3]: 100_000}, 10_000) == {places[3]: 50.0}
+    FakeOffsets.asked = 0
+    many = {("orders", each): 1_000 + each for each in range(40)}
+    found = await kept(cluster, dict.fromkeys(many, 5), many, 10_000)
+    assert (len(found), FakeOffsets.asked) == (16, 48)
