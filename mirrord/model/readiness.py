@@ -9,6 +9,8 @@ from mirrord.model.group_status import GroupState
 Grounds = Literal["daemon", "ledger"]
 """Where the positions of the partitions come from. "daemon": the flow's daemon has reported them. "ledger": no daemon
 answers, and they come from the target cluster alone, as last recorded."""
+BLOCKERS_SHOWN = 10
+"""Maximum number of reasons in the status document."""
 
 
 class SourceHeadroom(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,3 +187,39 @@ class ReadinessReport(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     """Whether all flows are ready."""
     flows: tuple[FlowReadiness, ...]
+
+
+class ReadinessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary of `FlowReadiness` for the status document, without options."""
+
+    ready: bool
+    at_ms: int
+    """Time of the assessment. It is repeated about once a minute."""
+    blockers: tuple[str, ...] = ()
+    """The first of the reasons why the flow is not ready."""
+    omitted: int = 0
+    """Number of further reasons."""
+    lag_records: int | None = None
+    """As in `FlowReadiness`, like the following field."""
+    lag_s: float | None = None
+    inexact_positions: int | None = None
+    """Number of positions of consumer groups whose next record on the target is not known exactly. None if nothing is
+    known about positions, or if they are not synced."""
+    source_left_s: float | None = None
+    """As in `RetentionReadiness`, like the following field."""
+    target_left_s: float | None = None
+
+    @staticmethod
+    def of(found: FlowReadiness) -> "ReadinessStatus":
+        """Return the summary of an answer."""
+        return ReadinessStatus(
+            ready=found.ready,
+            at_ms=found.at_ms,
+            blockers=found.blockers[:BLOCKERS_SHOWN],
+            omitted=max(0, len(found.blockers) - BLOCKERS_SHOWN),
+            lag_records=found.lag_records,
+            lag_s=found.lag_s,
+            inexact_positions=None if found.groups.seen_ms is None else found.groups.inexact,
+            source_left_s=found.retention.source_left_s,
+            target_left_s=found.retention.target_left_s,
+        )

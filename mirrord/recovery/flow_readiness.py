@@ -18,7 +18,7 @@ from mirrord.model.readiness import Comparison, FlowReadiness, GroupsReadiness, 
 from mirrord.model.status import LaneStatus
 from mirrord.recovery.rules.access import faults
 from mirrord.recovery.rules.comparisons import NOT_RECORDED, compare_acls, compare_configs, compare_quotas
-from mirrord.recovery.rules.groups import groups_readiness
+from mirrord.recovery.rules.groups import PositionTally
 from mirrord.recovery.rules.headroom import limits_of, summary, target_headroom
 from mirrord.recovery.rules.judgement import DEFAULT_RPO_S, judge, late
 from mirrord.recovery.rules.partitions import SourceRetention, has_expired, observed_lanes, partitions_of, proof_of
@@ -79,6 +79,7 @@ async def assess(
     What the target does not answer is reported as a blocker.
     """
     known = SeenEnds(state)
+    await turns.pause()
     lanes = observed_lanes(known, present_lanes(state, state.lanes), live.reported)
     # Before the target is asked: otherwise, what is recorded may be newer than the answers, and seem to be missing.
     configs, groups = seen_configs(state), seen_groups(state)
@@ -99,7 +100,7 @@ async def assess(
         lag_records=_total([each.lag_records for each in partitions]),
         lag_s=_largest([each.lag_s for each in partitions]),
         seen_ms=min((each.seen_ms for each in partitions if each.seen_ms is not None), default=None),
-        groups=_groups(flow, known, groups, lanes, survey),
+        groups=await _groups(flow, known, groups, lanes, survey, turns),
         quotas=compare_quotas(seen_quotas(state), survey.quotas),
         proof=proof_of(state, lanes),
         retention=summary(partitions, None if configs.at_ms < 0 else configs.at_ms),
@@ -195,8 +196,8 @@ def _refused(principals: Sequence[str], acls: frozenset[AclRule] | str, topics: 
             yield from faults(rules, principal, topics)
 
 
-def _groups(
-    flow: FlowConfig, known: SeenEnds, seen: SeenGroups, lanes: Sequence[LaneState], survey: TargetSurvey
+async def _groups(
+    flow: FlowConfig, known: SeenEnds, seen: SeenGroups, lanes: Sequence[LaneState], survey: TargetSurvey, turns: Turns
 ) -> GroupsReadiness:
     if not flow.follows_groups:
         return GroupsReadiness(note='positions of consumer groups are not synced: groups.mode is "off"')
@@ -208,7 +209,10 @@ def _groups(
     def is_expired(target: TopicAndPartition, offset: int) -> bool:
         return has_expired(known, lane_of[target], offset)
 
-    return groups_readiness(seen, survey.commits.offsets, copies, survey.bounds, is_expired)
+    tally = PositionTally(seen, survey.commits.offsets, copies, survey.bounds, is_expired)
+    for _ in tally.groups():
+        await turns.pause()
+    return tally.result()
 
 
 def _total(lags: Sequence[int | None]) -> int | None:

@@ -122,27 +122,29 @@ def _age(found: FlowReadiness) -> Iterator[str]:
 
 def _retention(found: FlowReadiness) -> Iterator[str]:
     """Yield one line for each way in which retention may soon delete records that are still needed."""
-    kept = [(_name(each), each.source_headroom) for each in found.partitions if each.source_headroom is not None]
-    if gone := [(name, room) for name, room in kept if room.offsets is not None and room.offsets < 0]:
-        yield f"{_few([name for name, _ in gone])}: {gone[0][1].note}"
-    near = [(name, room) for name, room in kept if is_near(room) and (room.offsets is None or room.offsets >= 0)]
+    sources = [(each, room) for each in found.partitions if (room := each.source_headroom) is not None]
+    targets = [(each, room) for each in found.partitions if (room := each.target_headroom) is not None]
+    gone = [(each, room) for each, room in sources if room.offsets is not None and room.offsets < 0]
+    near = [(each, room) for each, room in sources if is_near(room) and (room.offsets is None or room.offsets >= 0)]
+    soon = [(each, room) for each, room in sources if room.forecast_s is not None and room.forecast_s < FORECAST_NEAR_S]
+    unread = [(each, room) for each, room in targets if is_near(room)]
+    if gone:
+        yield f"{_few([_name(each) for each, _ in gone])}: {gone[0][1].note}"
     if near:
-        names, left = _few([name for name, _ in near]), _earliest(min(room.left_s or 0.0 for _, room in near))
+        names, left = _few([_name(each) for each, _ in near]), _earliest(min(room.left_s or 0.0 for _, room in near))
         yield f"if nothing more is copied, retention on {found.source} may delete records of {names}, {left}"
-    soon = [(room.forecast_s, name) for name, room in kept if room.forecast_s is not None]
-    if soon := sorted(each for each in soon if each[0] < FORECAST_NEAR_S):
-        left, names = rough_time(soon[0][0]), _few([name for _, name in soon])
+    if soon:
+        names, left = _few([_name(each) for each, _ in soon]), min(room.forecast_s or 0.0 for _, room in soon)
         yield (
             f"at the pace of the last hour, retention on {found.source} deletes records of {names} that have not been "
-            f"copied, in {left}"
+            f"copied, in {rough_time(left)}"
         )
-    rooms = [(_name(each), each.target_headroom) for each in found.partitions if each.target_headroom is not None]
-    if unread := [(name, room) for name, room in rooms if is_near(room)]:
-        name, first = min(unread, key=lambda each: each[1].left_s or 0.0)
+    if unread:
+        partition, first = min(unread, key=lambda each: each[1].left_s or 0.0)
         more = f" (and of {len(unread) - 1} more partitions)" if len(unread) > 1 else ""
         yield (
-            f"retention on {found.target} may delete records of {name} that group {first.group} has not read{more}, "
-            f"{_earliest(first.left_s or 0.0)}"
+            f"retention on {found.target} may delete records of {_name(partition)} that group {first.group} has not "
+            f"read{more}, {_earliest(first.left_s or 0.0)}"
         )
 
 
