@@ -43,6 +43,14 @@ def test_what_is_recorded_leads_to_the_same_plan_as_the_source_itself() -> None:
         assert plan_settings(known, TARGET, rule).changes == plan_settings(SOURCE, TARGET, rule).changes
 
 
+def test_configs_that_decide_what_retention_deletes_are_recorded_although_they_are_not_synced() -> None:
+    config = flow(SyncConfig(exclude_configs=("retention.*",)))
+    recorded = {each.name: (each.value, each.own) for each in seen(config).topics["orders"]}
+    assert recorded == {"cleanup.policy": ("delete", False), "retention.ms": ("1000", True)}
+    found = compare_configs(config, seen(config), {"orders": "eu.orders"}, {"eu.orders": TARGET}, {})
+    assert found.differences == ('eu.orders: cleanup.policy is "compact", and not set on the source',)
+
+
 def test_configs_that_differ() -> None:
     found = compare_configs(flow(), seen(flow()), {"orders": "eu.orders"}, {"eu.orders": TARGET}, {})
     assert found.seen_ms == 500
