@@ -69,6 +69,8 @@ class ReadinessQuestion(NamedTuple):
 
 
 class _Kept(NamedTuple):
+    runs: bool
+    """Whether the daemon ran the flow then."""
     assessment: FlowAssessment
     summary: ReadinessStatus
     at_s: float
@@ -129,9 +131,9 @@ class ReadinessKeeper:
             await self._clock.sleep(LOOK_S)
 
     def summary(self, flow: str) -> ReadinessStatus | None:
-        """Return the result of the latest assessment of a flow, or None if there was none yet."""
+        """Return the result of the latest assessment of a flow that this daemon runs, or None if there was none yet."""
         kept = self._kept.get(flow)
-        return None if kept is None else kept.summary
+        return kept.summary if kept is not None and kept.runs else None
 
     async def report(self, question: ReadinessQuestion) -> bytes:
         """Return the answer to a question as a JSON document. Raises ConfigError if there is no such flow, and
@@ -145,33 +147,36 @@ class ReadinessKeeper:
         async def refresh() -> None:
             await asyncio.gather(*(self._refresh(looks[name]) for name in names))
 
-        if not all(self._is_fresh(name) for name in names):
+        if not all(self._is_fresh(looks[name]) for name in names):
             await self._refreshes.get(names, refresh)
         return await self._document(names, question.options)
 
     def _is_due(self, flow: str) -> bool:
         """Return whether the daemon should assess the flow again without being asked."""
         kept = self._kept.get(flow)
-        if kept is None:
+        if kept is None or not kept.runs:
             return True
         return self._clock.monotonic() >= kept.until_s(PERIOD_S if kept.summary.ready else KEPT_S, MOST_SHARE)
 
-    def _is_fresh(self, flow: str) -> bool:
-        """Return whether clients get the latest assessment of the flow."""
-        kept = self._kept.get(flow)
-        return kept is not None and self._clock.monotonic() < kept.until_s(KEPT_S, ASKED_SHARE)
+    def _is_fresh(self, look: FlowLook) -> bool:
+        """Return whether clients get the latest assessment of the flow. If the daemon has begun or ceased to run the
+        flow, it is assessed again."""
+        kept = self._kept.get(look.flow.name)
+        if kept is None or kept.runs != look.runs:
+            return False
+        return self._clock.monotonic() < kept.until_s(KEPT_S, ASKED_SHARE)
 
     async def _refresh(self, look: FlowLook) -> None:
         """Assess a flow, unless this has just been done."""
         name = look.flow.name
         async with self._locks.setdefault(name, asyncio.Lock()), self._turn:
-            if self._is_fresh(name):
+            if self._is_fresh(look):
                 return
             turns = Turns()
             assessment = await self._assessed(look, turns)
             summary = ReadinessStatus.of(assessment.answer(NO_OPTIONS))
             spent_s = turns.spent_s + len(assessment.found.partitions) * PARTITION_S
-            self._kept[name] = _Kept(assessment, summary, self._clock.monotonic(), spent_s)
+            self._kept[name] = _Kept(look.runs, assessment, summary, self._clock.monotonic(), spent_s)
             self._documents.clear()
 
     async def _assessed(self, look: FlowLook, turns: Turns) -> FlowAssessment:

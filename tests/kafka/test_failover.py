@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,6 +180,10 @@ def test_a_planned_failover_loses_nothing(lab_pair: LabPair, tmp_path: Path) -> 
         assert copied == ends(source, topic)
         assert committed(target, group, f"eu.{topic}", copied) == {0: 50, 1: 60}
         daemon.until(lambda: daemon.flow().state == "ended")
+        with urllib.request.urlopen(f"{daemon.http()}/readiness", timeout=SECONDS) as answer:
+            (flow,) = json.loads(answer.read())["flows"]
+        assert (flow["ready"], flow["grounds"]) == (False, "ledger")
+        assert flow["blockers"][0].startswith("failover 1"), flow["blockers"]
         fill(source, topic, 2, 30)
         commit(source, group, topic, {0: 70, 1: 70})
         stays(lambda: ends(target, f"eu.{topic}") == copied)

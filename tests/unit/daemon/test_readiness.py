@@ -187,6 +187,15 @@ async def test_an_expensive_assessment_is_kept_longer(world: World) -> None:
     assert world.assessed["other"] == 2
 
 
+async def test_a_flow_that_has_ceased_to_run_here_is_assessed_again(world: World) -> None:
+    await world.ask("eu-us")
+    world.states["eu-us"] = "ended"
+    (flow,) = (await world.ask("eu-us"))["flows"]
+    assert (flow["grounds"], world.assessed["eu-us"]) == ("ledger", 2)
+    await world.ask("eu-us")
+    assert world.assessed["eu-us"] == 2
+
+
 @pytest.mark.parametrize(
     ("state", "line"),
     [("starting", "the flow is starting in this daemon"), ("running", "the ledger has not been read yet")],
@@ -202,11 +211,16 @@ async def test_flows_that_run_here_are_assessed_once_a_minute(running: World) ->
     assert running.keeper.summary("eu-us") == ReadinessStatus(
         ready=True, at_ms=running.time.wall, lag_records=5, lag_s=2.0
     )
+    await running.ask("other")
     assert running.keeper.summary("other") is None
-    await running.time.advance(59.0)
-    assert running.assessed == {"eu-us": 1}
+    running.states["other"] = "running"
     await running.time.advance(2.0)
-    assert running.assessed == {"eu-us": 2}
+    assert running.keeper.summary("other") is not None
+    assert running.assessed == {"eu-us": 1, "other": 2}
+    await running.time.advance(57.0)
+    assert running.assessed["eu-us"] == 1
+    await running.time.advance(2.0)
+    assert running.assessed["eu-us"] == 2
 
 
 async def test_a_flow_that_is_not_ready_is_assessed_again_soon(running: World) -> None:
