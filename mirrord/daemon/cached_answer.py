@@ -2,7 +2,7 @@
 thousands of lanes takes long enough to delay the renewal of leases."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from mirrord.runtime.clock import Clock
@@ -51,10 +51,10 @@ class SharedAnswers(Generic[T]):
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._pending: dict[bool, asyncio.Task[T]] = {}
+        self._pending: dict[Hashable, asyncio.Task[T]] = {}
         self._waiting = 0
 
-    async def get(self, key: bool, compute: Callable[[], Awaitable[T]]) -> T:
+    async def get(self, key: Hashable, compute: Callable[[], Awaitable[T]]) -> T:
         """Return the answer with this key. Raises TooManyWait."""
         if self._waiting >= MOST_WAITING:
             raise TooManyWait(f"{MOST_WAITING} clients are already waiting for this; try again")
@@ -68,7 +68,7 @@ class SharedAnswers(Generic[T]):
         finally:
             self._waiting -= 1
 
-    async def _computed(self, key: bool, compute: Callable[[], Awaitable[T]]) -> T:
+    async def _computed(self, key: Hashable, compute: Callable[[], Awaitable[T]]) -> T:
         try:
             async with self._turn:
                 return await compute()

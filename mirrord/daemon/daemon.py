@@ -17,11 +17,13 @@ from mirrord.control.address import advertised, url
 from mirrord.daemon.http_api import HttpServer, RefusedCommand
 from mirrord.daemon.own_file import OwnFileReader
 from mirrord.daemon.prometheus import metrics_text
+from mirrord.daemon.readiness import FlowLook, ReadinessKeeper, ReadinessQuestion
 from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.ledger.facts.commands import CommandGiven, DaemonCommand
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import LONGEST_NAME, NO_GIVER, Giver, Order, OrderAnswer
+from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
 from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
@@ -129,6 +131,7 @@ class Supervisor:
         self._http = HttpServer(self, config.http, self._access.clock, elsewhere=succession is not None)
         self._handover = Handover(self._engine, self._flows, self._begin_stop, self._access.clock)
         self._standby = StandbyLook(lambda: self._config, self._holders)
+        self._readiness = ReadinessKeeper(self._looks, self._access, lambda: self._config)
 
     async def start(self) -> str:
         """Open the HTTP API, start the flows, and return the address of the HTTP API. Raises EnvironmentFault."""
@@ -160,6 +163,7 @@ class Supervisor:
             self._succession.successor = Successor(address, program())
             self._own_tasks.keep(partial(self._replace, self._succession), name="succession", task="succession")
         self._own_tasks.keep(self._standby.run, name="standby", task="standby")
+        self._own_tasks.keep(self._readiness.run, name="readiness", task="readiness")
         for flow in self._config.flows:
             self._add(flow, self._services)
         log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
@@ -279,13 +283,31 @@ class Supervisor:
             instance=self._config.instance,
             at_ms=self._access.clock.wall_ms(),
             gathered="daemon",
-            flows=tuple(self._with_remark(flow.status()) for flow in self._flows.values()),
+            flows=tuple(self._completed(flow.status()) for flow in self._flows.values()),
             refused_requests=dict(self._http.refused.counts),
         )
 
-    def _with_remark(self, flow: FlowStatus) -> FlowStatus:
+    def _completed(self, flow: FlowStatus) -> FlowStatus:
+        """Add to the status of a flow what its supervisor does not know."""
+        if flow.state == "running":
+            return msgspec.structs.replace(flow, readiness=self._readiness.summary(flow.name))
         remark = self._standby.remarks.get(flow.name) if flow.state == "standby" else None
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
+
+    def _looks(self) -> dict[str, FlowLook]:
+        def ledger(name: str) -> FlowState | None:
+            store = self._ledgers.get(name)
+            return store.state if store is not None and store.state.flow else None
+
+        return {
+            name: FlowLook(flow.flow, isinstance(flow.desk(), Desk), flow.status, partial(ledger, name))
+            for name, flow in self._flows.items()
+        }
+
+    async def readiness(self, question: ReadinessQuestion) -> bytes:
+        """Return, as a JSON document, how ready flows are for the loss of their source clusters. Raises the same errors
+        as `mirrord.daemon.http_api.StatusSource.readiness`."""
+        return await self._readiness.report(question)
 
     def _holders(self) -> dict[str, str]:
         """For each flow for which this daemon is on standby, return the HTTP address of the daemon that runs the

@@ -38,6 +38,7 @@ from mirrord.daemon.http_bodies import (
 )
 from mirrord.daemon.http_connections import WHOLE_S, ConnectionLimits
 from mirrord.daemon.prometheus import CONTENT_TYPE
+from mirrord.daemon.readiness import ReadinessQuestion, question_of
 from mirrord.daemon.refused_requests import RefusedRequests
 from mirrord.daemon.tls_listener import TlsListener, listening_sockets
 from mirrord.groups.offset_translation_queries import Answer, Question
@@ -105,6 +106,11 @@ class StatusSource(Protocol):
 
     def metrics_text(self) -> bytes:
         """Return the metrics in the Prometheus text format."""
+        ...
+
+    async def readiness(self, question: ReadinessQuestion) -> bytes:
+        """Return, as a JSON document, how ready flows are for the loss of their source clusters. The targets are asked
+        at most every ten seconds. Raises ConfigError if there is no such flow, and TooManyWait."""
         ...
 
     async def translate(self, question: Question) -> Answer:
@@ -194,6 +200,7 @@ class HttpServer:
                 web.get("/metrics", self._admitting("view", self._metrics)),
                 web.get("/configuration", self._admitting("view", self._configuration)),
                 web.get("/groups", self._admitting("view", self._groups)),
+                web.get("/readiness", self._admitting("view", self._readiness)),
                 web.get("/translate", self._admitting("view", self._translate)),
                 web.post("/stop", self._admitting("configure", self._stop, LONGEST_ORDER_BYTES)),
                 web.post("/apply", self._admitting("configure", self._apply, LONGEST_ORDER_BYTES)),
@@ -400,6 +407,17 @@ class HttpServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._metrics_bytes.get(), headers=HEADERS | {"Content-Type": CONTENT_TYPE})
+
+    async def _readiness(self, request: web.Request) -> web.Response:
+        try:
+            question = question_of(request.query.items())
+        except ConfigError as error:
+            return json_answer({"error": str(error)}, status=400)
+        try:
+            body = await self._source.readiness(question)
+        except ConfigError as error:
+            return json_answer({"error": str(error)}, status=404)
+        return web.Response(body=body, content_type="application/json", headers=HEADERS)
 
     async def _translate(self, request: web.Request) -> web.Response:
         try:

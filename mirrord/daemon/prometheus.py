@@ -103,6 +103,7 @@ def samples(status: Status) -> Iterator[Sample]:
             yield Sample(metric, (*name, *label), float(value))
         if flow.counts is not None:
             yield from _counts(flow.name, flow.counts)
+        yield from _readiness(flow, status.at_ms)
         for lane in flow.lanes:
             at = (*name, lane.topic, str(lane.partition))
             for metric, value in _of_lane(lane, status.at_ms):
@@ -168,6 +169,24 @@ def _of_job(job: JobStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
         yield "mirrord_job_succeeded_timestamp_seconds", (job.job,), job.succeeded_ms / 1000
     for outcome in get_args(JobOutcome) if job.outcome is not None else ():
         yield "mirrord_job_outcome", (job.job, outcome), job.outcome == outcome
+
+
+def _readiness(flow: FlowStatus, at_ms: int) -> Iterator[Sample]:
+    if (found := flow.readiness) is None:
+        return
+    name = (flow.name,)
+    values: dict[tuple[str, tuple[str, ...]], float | None] = {
+        ("mirrord_ready", name): found.ready,
+        ("mirrord_ready_age_seconds", name): max(0, at_ms - found.at_ms) / 1000,
+        ("mirrord_ready_lost_offsets", name): found.lag_records,
+        ("mirrord_ready_lost_seconds", name): found.lag_s,
+        ("mirrord_ready_inexact_positions", name): found.inexact_positions,
+        ("mirrord_ready_retention_seconds", (*name, "source")): found.source_left_s,
+        ("mirrord_ready_retention_seconds", (*name, "target")): found.target_left_s,
+    }
+    for (metric, labels), value in values.items():
+        if value is not None:
+            yield Sample(metric, labels, float(value))
 
 
 def _counts(flow: str, counts: CountsStatus) -> Iterator[Sample]:

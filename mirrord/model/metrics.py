@@ -109,6 +109,34 @@ CATALOGUE: tuple[Metric, ...] = (
         "1 if every selected topic is copied and no lane lags by more than `rpo`, otherwise 0. It is also 0 if "
         "mirrord cannot determine this. No sample without `rpo`, or on a standby.",
     ),
+    # Readiness
+    Metric(
+        "mirrord_ready", "gauge", "", FLOW,
+        "1 if the flow is ready for the loss of its source cluster, 0 if it is not (`mirrord ready`). The daemon that "
+        "runs the flow assesses this about once a minute, and every ten seconds while the flow is not ready. No sample "
+        "before the first assessment, or on a standby; the same applies to the following metrics.",
+    ),
+    Metric("mirrord_ready_age_seconds", "gauge", "seconds", FLOW, "Time since the assessment."),
+    Metric(
+        "mirrord_ready_lost_offsets", "gauge", "offsets", FLOW,
+        "Number of source offsets that would have been lost if the source had failed at the assessment. No sample if "
+        "it is not known of every partition.",
+    ),
+    Metric(
+        "mirrord_ready_lost_seconds", "gauge", "seconds", FLOW,
+        "How old the oldest of these records may have been. No sample if this is not known of every partition.",
+    ),
+    Metric(
+        "mirrord_ready_inexact_positions", "gauge", "", FLOW,
+        "Number of positions of consumer groups for which it is not known exactly which record comes next on the "
+        "target. No sample if nothing is known about positions, or if they are not synced.",
+    ),
+    Metric(
+        "mirrord_ready_retention_seconds", "gauge", "seconds", ("flow", "role"),
+        "For at least this long, `retention.ms` keeps what is still needed. `role` is `source` (what has not been "
+        "copied, if nothing more is copied) or `target` (what groups have not read; this is a lower bound, at least a "
+        "64th of `retention.ms`, or 0). No sample if this is not known of any partition, or without a limit.",
+    ),
     # Lanes
     Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Number of lanes in the state `state`."),
     Metric(

@@ -15,6 +15,8 @@ import msgspec
 from mirrord.model.failover import FailoverStatus
 from mirrord.model.jobs import JobStatus, ProvingLevel
 from mirrord.model.names import Alias, ClusterId
+from mirrord.model.open_transaction import OpenTransaction
+from mirrord.model.readiness import ReadinessStatus
 
 LanePhase = Literal[
     "opening",
@@ -83,46 +85,6 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     age_ms: int
     program: str = ""
     """The version and the Git commit of mirrord that the daemon is running."""
-
-
-class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction on the source that has not ended. Until it ends, a lane cannot copy the transaction's first record
-    or any record after it."""
-
-    first_offset: int
-    """Offset of the transaction's first record in the source partition. Records from this offset on are not copied
-    until the transaction ends."""
-    since_ms: int
-    """Time at which mirrord first observed that the source's last stable offset is `first_offset`. The last stable
-    offset has not advanced since then."""
-    producer_id: int = -1
-    """Producer id of the transaction, or -1 if the source does not report it."""
-    producer_epoch: int = -1
-    transactional_id: str = ""
-    """Transactional id of the producer. Empty if no transaction coordinator reports it, for example because mirrord
-    lacks the permission to DESCRIBE the transactional id."""
-    state: str = ""
-    """State of the transaction as its coordinator reports it, such as Ongoing."""
-    last_record_ms: int = -1
-    """Timestamp of the newest record that the transaction's producer wrote to the source partition, or -1 if it is
-    unknown."""
-    trouble: str = ""
-    """One line for operators that says why the transaction's producer is unknown."""
-
-    @property
-    def line(self) -> str:
-        """Description of the transaction and its producer, for operators."""
-        if self.producer_id < 0:
-            return f"a transaction that began at offset {self.first_offset}, whose producer is not known{self._why}"
-        name = f', transactional id "{self.transactional_id}"' if self.transactional_id else ""
-        return (
-            f"the transaction of producer {self.producer_id} epoch {self.producer_epoch}{name}, "
-            f"which began at offset {self.first_offset}"
-        )
-
-    @property
-    def _why(self) -> str:
-        return f" ({self.trouble})" if self.trouble else ""
 
 
 class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -408,6 +370,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     deleted. Topics that were re-created afterwards are included."""
     failover: FailoverStatus | None = None
     """The newest failover, or None if there was none."""
+    readiness: ReadinessStatus | None = None
+    """How ready the flow is for the loss of its source. Only the daemon that runs the flow assesses this."""
     forgotten_losses: dict[str, int] = {}
     """Number of lost source offsets, by reason, in topics that were deleted on both clusters long ago. If there are
     many, `losses` contains only the newest ones, and all others are counted here."""

@@ -18,8 +18,9 @@ from mirrord.model.names import TopicPartition
 from mirrord.model.readiness import FlowReadiness, ReadinessReport
 from mirrord.model.version import version
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, ask_daemons, read_ledgers
-from mirrord.recovery.flow_readiness import Live, ReadinessOptions, flow_readiness
+from mirrord.recovery.flow_readiness import Live, ReadinessOptions, assess
 from mirrord.recovery.target_survey import TargetClients
+from mirrord.recovery.turns import Turns
 from mirrord.supervision.lane_status import present_lanes
 
 SOURCE_S = 1.0
@@ -57,7 +58,8 @@ async def _gather(config: Config, asked: ReadinessOptions) -> ReadinessReport:
         topics, upkeep = access.admin(flow.target), access.upkeep(flow.target)
         try:
             clients = TargetClients(config.clusters[flow.target], topics, upkeep, bool(asked.principals))
-            return await flow_readiness(flow, view.state, live, clients, access.clock.wall_ms(), asked)
+            found = await assess(flow, view.state, live, clients, access.clock.wall_ms(), Turns())
+            return found.answer(asked)
         finally:
             await asyncio.gather(topics.close(), upkeep.close())
 

@@ -19,7 +19,7 @@ from mirrord.ledger.facts.last_seen import SeenConfig
 from mirrord.ledger.last_seen.configs_and_acls import SeenSourceConfigs
 from mirrord.model.names import TopicId, ledger_topic
 from mirrord.topics.rules.retention import Retention, retention_of
-from mirrord.topics.rules.topic_configs import SettingsPlan, own_settings, plan_settings, synced_configs
+from mirrord.topics.rules.topic_configs import SettingsPlan, own_settings, plan_settings, recorded_configs
 from mirrord.topics.rules.topic_plan import PlannedLane
 from policies.flow_policies import properties_of
 from policies.properties import Properties
@@ -73,8 +73,8 @@ class SettingsSync:
         now, these earlier configs show whether the source topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
         """The source topics' configs that the last call to `round` read, by topic name."""
-        self._synced: dict[str, tuple[Settings, tuple[SeenConfig, ...]]] = {}
-        """The results of `synced_configs`, each with the settings that led to it."""
+        self._recorded: dict[str, tuple[Settings, tuple[SeenConfig, ...]]] = {}
+        """The results of `recorded_configs`, each with the settings that led to it."""
         self._remarks: dict[str, str] = {}
         self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
@@ -87,14 +87,14 @@ class SettingsSync:
         return self._rule.faults
 
     def seen(self) -> SeenSourceConfigs:
-        """Return the source topics' configs that are synced, as the last call to `round` has read them."""
-        for topic in self._synced.keys() - self._seen.keys():
-            del self._synced[topic]
+        """Return the source topics' configs that are recorded, as the last call to `round` has read them."""
+        for topic in self._recorded.keys() - self._seen.keys():
+            del self._recorded[topic]
         for topic, settings in self._seen.items():
             # Without a change, the settings are the same object.
-            if topic not in self._synced or self._synced[topic][0] is not settings:
-                self._synced[topic] = settings, synced_configs(settings, self._rule)
-        topics = {topic: synced for topic, (_, synced) in self._synced.items()}
+            if topic not in self._recorded or self._recorded[topic][0] is not settings:
+                self._recorded[topic] = settings, recorded_configs(settings, self._rule)
+        topics = {topic: recorded for topic, (_, recorded) in self._recorded.items()}
         return SeenSourceConfigs(topics=topics, known=frozenset(next(iter(self._seen.values()), ())))
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:

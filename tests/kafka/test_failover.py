@@ -1,6 +1,8 @@
 """Failovers on real brokers: what is lost, what groups read next, and that nothing is copied again."""
 
+import json
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,10 @@ def test_a_planned_failover_loses_nothing(lab_pair: LabPair, tmp_path: Path) -> 
         assert copied == ends(source, topic)
         assert committed(target, group, f"eu.{topic}", copied) == {0: 50, 1: 60}
         daemon.until(lambda: daemon.flow().state == "ended")
+        with urllib.request.urlopen(f"{daemon.http()}/readiness", timeout=SECONDS) as answer:
+            (flow,) = json.loads(answer.read())["flows"]
+        assert (flow["ready"], flow["grounds"]) == (False, "ledger")
+        assert flow["blockers"][0].startswith("failover 1"), flow["blockers"]
         fill(source, topic, 2, 30)
         commit(source, group, topic, {0: 70, 1: 70})
         stays(lambda: ends(target, f"eu.{topic}") == copied)

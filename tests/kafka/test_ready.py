@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,23 @@ def until(path: Path, met: Callable[[int, dict[str, Any]], bool]) -> dict[str, A
             return flow
         assert time.monotonic() < deadline, flow
         time.sleep(0.3)
+
+
+def over_http(daemon: Daemon, query: str = "") -> dict[str, Any]:
+    """The answer of the daemon about its only flow."""
+    with urllib.request.urlopen(f"{daemon.http()}/readiness{query}", timeout=SECONDS) as answer:
+        report = json.loads(answer.read())
+    (flow,) = report["flows"]
+    assert report["ready"] == flow["ready"]
+    return flow
+
+
+def metric(daemon: Daemon, name: str) -> float | None:
+    """The value of a metric with one sample, or None if it has none."""
+    with urllib.request.urlopen(f"{daemon.http()}/metrics", timeout=SECONDS) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith(f"{name}{{")]
+    assert len(lines) <= 1, lines
+    return float(lines[0].rpartition(" ")[2]) if lines else None
 
 
 def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
@@ -90,11 +108,59 @@ def test_a_flow_is_ready_and_the_target_alone_shows_it_later(lab_pair: LabPair, 
         (position,) = flow["groups"]["positions"]
         assert (position["partition"], position["source_offset"], position["target_offset"]) == (0, 110, 100)
         assert (flow["groups"]["groups"], flow["groups"]["exact"], flow["groups"]["inexact"]) == (1, 2, 0)
+        kept, unread = flow["partitions"][1]["source_headroom"], flow["partitions"][1]["target_headroom"]
+        assert (kept["offsets"], kept["is_known"], unread["is_known"]) == (100, True, True), flow["partitions"]
+        assert 0 < kept["left_s"] < kept["limit_s"], kept
+        assert (unread["group"], unread["target_offset"], unread["offsets"]) == (group, 50, 50)
+        assert unread["left_s"] == unread["limit_s"] / 2, unread
+        assert flow["retention"]["source_left_s"] <= kept["left_s"], flow["retention"]
         assert flow["configs"]["differences"] == [f'eu.{topic}: retention.bytes is "777777", and not set on the source']
     _, flow = ready(path, "--rpo", "1ms")
     assert len(flow["blockers"]) == 2, flow["blockers"]
     shown = mirrord("ready", without_source(path, source))
     assert "would be lost: 60 records in 2 partitions" in shown.stdout, shown.stdout
+    assert "retention on eu keeps what has not been copied for at least " in shown.stdout, shown.stdout
+    assert "retention on us keeps what groups have not read for at least " in shown.stdout, shown.stdout
+
+
+def test_the_daemon_answers_as_the_command_does(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic, group = create_topic(source, unique("ready"), 2), unique("readers")
+    fill(source, topic, 2, 200)
+    commit(source, group, topic, {0: 40, 1: 50})
+    groups = f'groups = {{ match = ["{group}"], every = "300ms", refresh = "300ms" }}\nsync = {{ every = "500ms" }}'
+    path = conf(tmp_path, source, target, topic, flow=unique("ready"), flow_more=groups)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, topic))
+        until(path, lambda code, flow: code == 0 and flow["groups"]["exact"] == 2)
+        daemon.until(lambda: over_http(daemon)["ready"] and over_http(daemon)["groups"]["exact"] == 2)
+        here, there = over_http(daemon), ready(path)[1]
+        assert here.keys() == there.keys()
+        changing = {"at_ms", "seen_ms", "left_s", "source_left_s"}
+
+        def steady(found: Any) -> Any:
+            if isinstance(found, dict):
+                return {name: steady(each) for name, each in found.items() if name not in changing}  # pyright: ignore[reportUnknownVariableType]
+            return [steady(each) for each in found] if isinstance(found, list) else found  # pyright: ignore[reportUnknownVariableType]
+
+        assert steady(here) == steady(there)
+        refused = over_http(daemon, "?as=User:nobody&rpo=1h")
+        assert (refused["ready"], "User:nobody" in refused["blockers"][0]) == (False, True), refused["blockers"]
+        assert refused["at_ms"] - here["at_ms"] >= 0
+        daemon.until(lambda: metric(daemon, "mirrord_ready") == 1.0)
+        assert (metric(daemon, "mirrord_ready_lost_offsets"), metric(daemon, "mirrord_ready_inexact_positions")) == (
+            0,
+            0,
+        )
+        assert mirrord("pause", topic, path).returncode == 0
+        daemon.until(lambda: daemon.flow().totals.lanes == {"paused": 2})
+        # The flow was ready, so the next assessment that nobody asks for is up to a minute away.
+        daemon.until(lambda: not over_http(daemon)["ready"])
+        daemon.until(lambda: metric(daemon, "mirrord_ready") == 0.0)
+        summary = daemon.flow().readiness
+        assert summary is not None
+        assert (summary.ready, len(summary.blockers)) == (False, 1)
+        assert summary.blockers[0].startswith(f"{topic}-0 and 1 more are paused"), summary.blockers
 
 
 def test_quotas_that_differ_are_shown_even_without_the_source(lab_pair: LabPair, tmp_path: Path) -> None:

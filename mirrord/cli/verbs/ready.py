@@ -7,11 +7,10 @@ import msgspec
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.readiness_tables import readiness
 from mirrord.cli.status_watch import console
-from mirrord.config.units import duration_ms
-from mirrord.model.errors import ConfigError
 from mirrord.operations.readiness_report import gather_readiness
 from mirrord.recovery.flow_readiness import ReadinessOptions
 from mirrord.recovery.rules.judgement import DEFAULT_RPO_S
+from mirrord.recovery.rules.options import principal, rpo_seconds
 from policies.policy_trial import LOADING
 
 _EPILOG = f"""The answer comes from the target cluster, and from the running daemon if there is one. It needs neither
@@ -44,7 +43,8 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print how ready the flows are. Raises ConfigError or EnvironmentFault."""
-    asked = ReadinessOptions(_rpo_s(arguments.rpo), tuple(_principal(each) for each in arguments.principals))
+    rpo_s = None if arguments.rpo is None else rpo_seconds(arguments.rpo, "--rpo")
+    asked = ReadinessOptions(rpo_s, tuple(principal(each, "--as") for each in arguments.principals))
     config = some_flows(load_conf(arguments, LOADING), arguments)
     report = gather_readiness(config, asked)
     if arguments.json:
@@ -52,19 +52,3 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         console().print(readiness(report, whole=arguments.all))
     return 0 if report.ready else 3
-
-
-def _rpo_s(given: str | None) -> float | None:
-    if given is None:
-        return None
-    try:
-        return duration_ms(given) / 1000
-    except ValueError:
-        raise ConfigError(f'--rpo: found "{given}"; allowed: a duration, such as 10s or 5m') from None
-
-
-def _principal(given: str) -> str:
-    kind, _, name = given.partition(":")
-    if not kind or not name:
-        raise ConfigError(f'--as: found "{given}"; allowed: a principal with its type, such as User:app')
-    return given

@@ -25,12 +25,12 @@ class SeenPosition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SeenConfig(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A config of a source topic that is synced to the target topic."""
+    """A config of a source topic that is synced to the target topic, or that decides what retention deletes."""
 
     name: str
     value: str | None
     own: bool
-    """Whether it is set on the topic itself. Otherwise, it is the source's default, which is synced as well."""
+    """Whether it is set on the topic itself. Otherwise, it is the source's default."""
 
 
 class SeenConfigs(msgspec.Struct, frozen=True, array_like=True):

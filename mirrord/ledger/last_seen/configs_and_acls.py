@@ -1,4 +1,5 @@
-"""The configs and ACLs of the source that are synced to the target. They are recorded when they change."""
+"""The configs and ACLs of the source that are synced to the target, and the configs that decide what retention deletes
+on the source. They are recorded when they change."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -27,7 +28,7 @@ class SeenSourceConfigs(NamedTuple):
     """Time at which they were last read, or -1 if they never were. They may have been read later, but at most
     `mirrord.ledger.last_seen.records.CHECKED_MS` milliseconds later."""
     topics: Mapping[str, tuple[SeenConfig, ...]] = {}
-    """The configs that are synced, for each source topic that could be read."""
+    """The recorded configs of each source topic that could be read."""
     known: frozenset[str] = frozenset()
     """The names of all topic configs that the source's brokers know."""
 

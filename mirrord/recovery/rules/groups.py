@@ -1,7 +1,7 @@
 """Determines for which positions of consumer groups the next record on the target is known."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.last_seen import SeenPosition
@@ -22,49 +22,69 @@ _EXACT: frozenset[GroupState] = frozenset({"in step", "waits", "active", "ahead"
 records that have not been copied, it continues after the last copied one."""
 
 
-def groups_readiness(
-    seen: SeenGroups,
-    commits: Commits,
-    copies: Mapping[TopicAndPartition, TopicAndPartition],
-    bounds: TargetBounds,
-    is_expired: IsExpired,
-) -> GroupsReadiness:
-    """Return the readiness of all positions. `copies` maps each target partition to its source partition.
+class PositionTally:
+    """Collects the readiness of all positions, one group after the other.
 
     The recorded positions are those that did not match on both sides. All other positions are known from the commits on
     the target. If the target has fewer of them in a topic than there were, some of them have been lost.
     """
-    noted: dict[tuple[str, TopicAndPartition], PositionReadiness] = {}
-    targets = {place: target for target, place in copies.items()}
-    for each in seen.positions:
-        if (target := targets.get((each.topic, each.partition))) is not None:
-            offset = commits.get(each.group, {}).get(target)
-            noted[each.group, (each.topic, each.partition)] = _noted(each, offset)
-    matching, exact = Counter[GroupAndTopic](), 0
-    for group, offsets in commits.items():
-        for target, offset in offsets.items():
-            place = copies.get(target)
-            if place is None:
-                continue
-            is_matching = (group, place) not in noted
-            matching[group, place[0]] += is_matching
-            removed = _removed(group, place, offset, bounds.get(target))
-            if removed is None or is_expired(target, offset):
-                exact += is_matching
-            else:
-                noted[group, place] = removed
-    positions = sorted(noted.values(), key=lambda each: (each.is_known, each.group, each.topic, each.partition))
-    topics = {topic for topic, _ in copies.values()}
-    lost = sum(max(0, count - matching[key]) for key, count in seen.in_step.items() if key[1] in topics)
-    known = sum(each.is_known for each in positions)
-    return GroupsReadiness(
-        groups=max(seen.groups, len(commits)),
-        exact=exact + known,
-        inexact=len(positions) - known + seen.omitted + lost,
-        seen_ms=None if seen.at_ms < 0 else seen.at_ms,
-        positions=tuple(positions),
-        note=_note(seen.omitted, lost),
-    )
+
+    def __init__(
+        self,
+        seen: SeenGroups,
+        commits: Commits,
+        copies: Mapping[TopicAndPartition, TopicAndPartition],
+        bounds: TargetBounds,
+        is_expired: IsExpired,
+    ) -> None:
+        """`copies` maps each target partition to its source partition."""
+        self._seen = seen
+        self._commits = commits
+        self._copies = copies
+        self._bounds = bounds
+        self._is_expired = is_expired
+        self._noted: dict[tuple[str, TopicAndPartition], PositionReadiness] = {}
+        self._matching = Counter[GroupAndTopic]()
+        self._exact = 0
+        targets = {place: target for target, place in copies.items()}
+        for each in seen.positions:
+            if (target := targets.get((each.topic, each.partition))) is not None:
+                offset = commits.get(each.group, {}).get(target)
+                self._noted[each.group, (each.topic, each.partition)] = _noted(each, offset)
+
+    def groups(self) -> Iterator[str]:
+        """Add the commits of one group after the other. Yield each group after it has been added."""
+        for group, offsets in self._commits.items():
+            for target, offset in offsets.items():
+                place = self._copies.get(target)
+                if place is None:
+                    continue
+                is_matching = (group, place) not in self._noted
+                self._matching[group, place[0]] += is_matching
+                removed = _removed(group, place, offset, self._bounds.get(target))
+                if removed is None or self._is_expired(target, offset):
+                    self._exact += is_matching
+                else:
+                    self._noted[group, place] = removed
+            yield group
+
+    def result(self) -> GroupsReadiness:
+        """Return the readiness of the positions. All groups must have been added."""
+        positions = sorted(
+            self._noted.values(), key=lambda each: (each.is_known, each.group, each.topic, each.partition)
+        )
+        topics = {topic for topic, _ in self._copies.values()}
+        in_step = self._seen.in_step
+        lost = sum(max(0, count - self._matching[key]) for key, count in in_step.items() if key[1] in topics)
+        known = sum(each.is_known for each in positions)
+        return GroupsReadiness(
+            groups=max(self._seen.groups, len(self._commits)),
+            exact=self._exact + known,
+            inexact=len(positions) - known + self._seen.omitted + lost,
+            seen_ms=None if self._seen.at_ms < 0 else self._seen.at_ms,
+            positions=tuple(positions),
+            note=_note(self._seen.omitted, lost),
+        )
 
 
 def _note(omitted: int, lost: int) -> str:

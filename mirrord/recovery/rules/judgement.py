@@ -7,6 +7,7 @@ from mirrord.ledger.facts.core import LOSSES
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import TopicId
 from mirrord.model.readiness import FlowReadiness, PartitionReadiness
+from mirrord.recovery.rules.headroom import FORECAST_NEAR_S, is_near, rough_time
 from mirrord.supervision.rules.broker_probe import guarantee
 
 DEFAULT_RPO_S = 60.0
@@ -29,19 +30,36 @@ def judge(
     state: FlowState,
     lanes: Sequence[LaneState],
     targets: Mapping[str, TopicId] | None,
-    rpo_s: float,
 ) -> ReadinessJudgement:
-    """Return the judgement on what was found. `targets` holds the existing topics of the target, or is None if they are
-    not known."""
+    """Return the judgement on what was found, except for lags that are known (`late`). `targets` holds the existing
+    topics of the target, or is None if they are not known."""
     blockers = [
         *_stopped(found.partitions),
         *_unseen(found.partitions),
-        *_late(found.partitions, rpo_s),
         *(() if targets is None else _missing(lanes, targets)),
         *_groups(found),
     ]
-    remarks = [*_age(found), *_losses(state), *_differences(found), *_weak(state), *_unproven(found)]
+    remarks = [
+        *_age(found),
+        *_retention(found),
+        *_losses(state),
+        *_differences(found),
+        *_weak(state),
+        *_unproven(found),
+    ]
     return ReadinessJudgement(tuple(blockers), tuple(remarks))
+
+
+def late(partitions: Sequence[PartitionReadiness], rpo_s: float) -> Iterator[str]:
+    """Yield why a flow is not ready if its largest acceptable lag is `rpo_s`."""
+    behind = [each for each in partitions if each.lag_s is not None and each.lag_s > rpo_s]
+    unknown = [_name(each) for each in partitions if each.lag_records and each.lag_s is None]
+    if behind:
+        last = max(behind, key=lambda each: each.lag_s or 0.0)
+        more = f" (and {len(behind) - 1} more partitions)" if len(behind) > 1 else ""
+        yield f"{_name(last)} is {last.lag_s:.0f} s behind{more}; {rpo_s:g} s are allowed"
+    if unknown:
+        yield f"records of {_few(unknown)} would be lost, and it is not known how old they are"
 
 
 def _stopped(partitions: Sequence[PartitionReadiness]) -> Iterator[str]:
@@ -56,17 +74,6 @@ def _unseen(partitions: Sequence[PartitionReadiness]) -> Iterator[str]:
     unseen = [_name(each) for each in partitions if each.lag_records is None and each.state not in STOPPED]
     if unseen:
         yield f"it is not known how many records of {_few(unseen)} would be lost"
-
-
-def _late(partitions: Sequence[PartitionReadiness], rpo_s: float) -> Iterator[str]:
-    late = [each for each in partitions if each.lag_s is not None and each.lag_s > rpo_s]
-    unknown = [_name(each) for each in partitions if each.lag_records and each.lag_s is None]
-    if late:
-        last = max(late, key=lambda each: each.lag_s or 0.0)
-        more = f" (and {len(late) - 1} more partitions)" if len(late) > 1 else ""
-        yield f"{_name(last)} is {last.lag_s:.0f} s behind{more}; {rpo_s:g} s are allowed"
-    if unknown:
-        yield f"records of {_few(unknown)} would be lost, and it is not known how old they are"
 
 
 def _missing(lanes: Sequence[LaneState], targets: Mapping[str, TopicId]) -> Iterator[str]:
@@ -123,6 +130,38 @@ def _age(found: FlowReadiness) -> Iterator[str]:
         )
     if groups.note:
         yield groups.note
+
+
+def _retention(found: FlowReadiness) -> Iterator[str]:
+    """Yield one line for each way in which retention may soon delete records that are still needed."""
+    sources = [(each, room) for each in found.partitions if (room := each.source_headroom) is not None]
+    targets = [(each, room) for each in found.partitions if (room := each.target_headroom) is not None]
+    gone = [(each, room) for each, room in sources if room.offsets is not None and room.offsets < 0]
+    near = [(each, room) for each, room in sources if is_near(room) and (room.offsets is None or room.offsets >= 0)]
+    soon = [(each, room) for each, room in sources if room.forecast_s is not None and room.forecast_s < FORECAST_NEAR_S]
+    unread = [(each, room) for each, room in targets if is_near(room)]
+    if gone:
+        yield f"{_few([_name(each) for each, _ in gone])}: {gone[0][1].note}"
+    if near:
+        names, left = _few([_name(each) for each, _ in near]), _earliest(min(room.left_s or 0.0 for _, room in near))
+        yield f"if nothing more is copied, retention on {found.source} may delete records of {names}, {left}"
+    if soon:
+        names, left = _few([_name(each) for each, _ in soon]), min(room.forecast_s or 0.0 for _, room in soon)
+        yield (
+            f"at the pace of the last hour, retention on {found.source} deletes records of {names} that have not been "
+            f"copied, in {rough_time(left)}"
+        )
+    if unread:
+        partition, first = min(unread, key=lambda each: each[1].left_s or 0.0)
+        more = f" (and of {len(unread) - 1} more partitions)" if len(unread) > 1 else ""
+        yield (
+            f"retention on {found.target} may delete records of {_name(partition)} that group {first.group} has not "
+            f"read{more}, {_earliest(first.left_s or 0.0)}"
+        )
+
+
+def _earliest(left_s: float) -> str:
+    return f"in {rough_time(left_s)} at the earliest" if left_s else "at any time"
 
 
 def _losses(state: FlowState) -> Iterator[str]:

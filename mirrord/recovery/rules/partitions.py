@@ -1,6 +1,9 @@
 """Determines what would be lost of each source partition if the source were gone now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from mirrord.ledger.last_seen.source_ends import NEVER, SeenEnd, SeenEnds
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap, recorded_position
@@ -9,9 +12,22 @@ from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import TopicId, TopicPartition
 from mirrord.model.readiness import PartitionReadiness, ProofReadiness
 from mirrord.model.status import LaneStatus
+from mirrord.recovery.rules.headroom import RetentionLimits, source_headroom
 from mirrord.supervision.rules.lag import lag_seconds
 
 NOT_COPIED = "the partition is selected, but it is not copied"
+
+
+class SourceRetention(NamedTuple):
+    """The retention of the source topics, as it was last seen."""
+
+    now_ms: int
+    limits: Mapping[str, RetentionLimits]
+    others: RetentionLimits
+    """What is known about topics that are not in `limits`."""
+
+
+UNKNOWN_RETENTION = SourceRetention(0, {}, RetentionLimits(is_known=False))
 
 
 def observed_lanes(
@@ -33,29 +49,39 @@ def partitions_of(
     lanes: Sequence[LaneState],
     ends: Mapping[TopicPartition, SeenEnd],
     reported: Sequence[LaneStatus] | None,
-) -> list[PartitionReadiness]:
-    """Return what would be lost of the partitions of these lanes, and of partitions that were never copied.
+    retention: SourceRetention = UNKNOWN_RETENTION,
+) -> Iterator[PartitionReadiness]:
+    """Yield what would be lost of the partitions of these lanes, and of partitions that were never copied.
 
     `ends` holds high watermarks that the source has just reported. For all other partitions, those in `known` count.
     `reported` holds the lanes as the flow's daemon reports them, or is None if it does not answer. The positions then
     come from the progress records, which may be about a second old.
     """
-    state, found = known.state, list[PartitionReadiness]()
+    state = known.state
     statuses = {(each.topic, each.partition): each for each in reported or ()}
     for lane in lanes:
         seen = known.of(lane)
         if (live := ends.get(TopicPartition(lane.source_topic, lane.partition))) is not None:
             seen = seen._replace(end=live.end, at_ms=live.at_ms)
         status = statuses.pop((lane.source_topic, lane.partition), None)
-        found.append(_partition(state, lane, seen, status, answers=reported is not None))
+        yield _with_headroom(
+            _partition(state, lane, seen, status, answers=reported is not None), seen, status, retention
+        )
     there = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
     for where, end in known.ends.items():
         if (where.topic_id, where.partition) not in there:
             statuses.pop((where.topic, where.partition), None)
-            found.append(_uncopied(where, end))
-    # The daemon may have found partitions that are not recorded yet.
-    found += [_uncopied(SourcePartition(each.topic, TopicId(""), each.partition), NEVER) for each in statuses.values()]
-    return sorted(found, key=lambda each: (each.topic, each.partition))
+            yield _uncopied(where, end)
+    for each in statuses.values():  # the daemon may have found partitions that are not recorded yet
+        yield _uncopied(SourcePartition(each.topic, TopicId(""), each.partition), NEVER)
+
+
+def _with_headroom(
+    found: PartitionReadiness, seen: SeenEnd, status: LaneStatus | None, retention: SourceRetention
+) -> PartitionReadiness:
+    forecast_s = None if status is None else status.retention_left_s
+    limits = retention.limits.get(found.topic, retention.others)
+    return replace(found, source_headroom=source_headroom(found, seen, limits, forecast_s, retention.now_ms))
 
 
 def _partition(

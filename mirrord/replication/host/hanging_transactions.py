@@ -23,7 +23,7 @@ from mirrord.kafka.protocol.producer_ids import ActiveProducer
 from mirrord.kafka.protocol.transactions import decode_list_transactions, encode_list_transactions
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
-from mirrord.model.status import OpenTransaction
+from mirrord.model.open_transaction import OpenTransaction
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.phases import Phase
 from mirrord.runtime.clock import Clock

@@ -7,7 +7,8 @@ import msgspec
 from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.ledger.facts.core import Mode, Progress
 from mirrord.model.names import ClusterId, LaneId, LaneKey
-from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
+from mirrord.model.open_transaction import OpenTransaction
+from mirrord.model.status import LanePhase, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
 """The default configuration. Its lease time and request timeout are assumed for a previous holder whose times are not

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+RETENTION_CONFIGS = ("cleanup.policy", "retention.bytes", "retention.ms")
+"""The topic configs that decide what retention deletes."""
+
 
 class Retention(NamedTuple):
     """The limits above which brokers delete a topic's records: an age in milliseconds and a partition size in bytes.

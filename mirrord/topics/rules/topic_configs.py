@@ -14,6 +14,7 @@ from mirrord.kafka.protocol.configs import Setting
 from mirrord.kafka.rules.topic import BROKER_DEFAULT, Topic
 from mirrord.ledger.facts.core import ConfigChange
 from mirrord.ledger.facts.last_seen import SeenConfig
+from mirrord.topics.rules.retention import RETENTION_CONFIGS
 from policies.properties import Properties
 
 
@@ -67,12 +68,13 @@ def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collect
     }
 
 
-def synced_configs(source: Mapping[str, Setting], rule: Properties) -> tuple[SeenConfig, ...]:
-    """Return those configs of a source topic that its target topic should have as well, sorted by name."""
+def recorded_configs(source: Mapping[str, Setting], rule: Properties) -> tuple[SeenConfig, ...]:
+    """Return those configs of a source topic that are recorded, sorted by name: those that its target topic should have
+    as well, and those that decide what retention deletes on the source."""
     return tuple(
         SeenConfig(name, setting.value, setting.own)
         for name, setting in sorted(source.items())
-        if _travels(name, setting, rule) and (setting.own or rule.takes_default(name))
+        if name in RETENTION_CONFIGS or (_travels(name, setting, rule) and (setting.own or rule.takes_default(name)))
     )
 
 
@@ -105,11 +107,11 @@ def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], 
     return SettingsPlan(tuple(sorted(changes, key=lambda change: change.name)), tuple(sorted(unknown)))
 
 
-def source_settings(synced: Iterable[SeenConfig], known: Iterable[str]) -> dict[str, Setting]:
-    """Return those configs of a source topic that `plan_settings` needs, from the result of `synced_configs` and the
-    names of all configs that the source's brokers know."""
+def source_settings(recorded: Iterable[SeenConfig], known: Iterable[str]) -> dict[str, Setting]:
+    """Return those configs of a source topic that `plan_settings` needs, from the result of `recorded_configs` and
+    the names of all configs that the source's brokers know."""
     return {name: Setting(None, own=False) for name in known} | {
-        each.name: Setting(each.value, each.own) for each in synced
+        each.name: Setting(each.value, each.own) for each in recorded
     }
 
 

@@ -240,7 +240,7 @@ PROXIED = [
 
 @pytest.mark.parametrize("headers", PROXIED, ids=lambda each: next(iter(each)))
 async def test_reading_is_open_on_loopback_and_needs_a_token_elsewhere(world: World, headers: dict[str, str]) -> None:
-    for path in ("/", "/status", "/metrics", "/groups", "/configuration"):
+    for path in ("/", "/status", "/metrics", "/groups", "/configuration", "/readiness"):
         assert (await request(world, f"GET {path}"))[0] == 200
         assert (await request(world, f"GET {path}", **headers))[0] == 401
     for token, scheme, status in (

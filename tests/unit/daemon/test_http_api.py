@@ -21,8 +21,10 @@ from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
 from mirrord.control.address import advertised
 from mirrord.daemon import http_api
+from mirrord.daemon.cached_answer import TooManyWait
 from mirrord.daemon.http_api import HttpServer, RefusedCommand, losses
 from mirrord.daemon.prometheus import metrics_text
+from mirrord.daemon.readiness import ReadinessQuestion
 from mirrord.groups.offset_translation_queries import Answer, Place, Question
 from mirrord.ledger.standing_orders import Giver, Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -112,6 +114,13 @@ class Daemon:
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
         return [GroupsReport(flow="eu-us", at_ms=7, reverse=reverse, source="log")]
+
+    async def readiness(self, question: ReadinessQuestion) -> bytes:
+        if question.flow == "nope":
+            raise ConfigError('no flow "nope"')
+        if question.flow == "busy":
+            raise TooManyWait("try again")
+        return msgspec.json.encode({"asked": question})
 
     def metrics_text(self) -> bytes:
         return metrics_text(STATUS)
@@ -342,3 +351,18 @@ async def test_offsets_are_translated(base: str, query: str, status: int, expect
         answer = await response.json()
     assert expected.items() <= answer.items()
     assert status == 200 or set(answer) == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "body"),
+    [
+        ("", 200, {"asked": [None, [None, []]]}),
+        ("?flow=eu-us&rpo=10s&as=User:a&as=User:b", 200, {"asked": ["eu-us", [10.0, ["User:a", "User:b"]]]}),
+        ("?flow=nope", 404, {"error": 'no flow "nope"'}),
+        ("?flow=busy", 503, {"error": "try again"}),
+        ("?rpo=soon", 400, {"error": 'rpo: found "soon"; allowed: a duration such as "500ms", "5s", "2m" or "1h"'}),
+    ],
+)
+async def test_readiness(base: str, query: str, status: int, body: dict[str, object]) -> None:
+    answer = await get(f"{base}/readiness{query}")
+    assert (answer[:2], json.loads(answer[2])) == ((status, "application/json"), body)

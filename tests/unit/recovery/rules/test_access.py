@@ -56,3 +56,15 @@ def test_each_operation_gets_one_line() -> None:
         "User:ada may not WRITE a and 1 more topics: no ACL allows it, unless it is a super user"
     ]
     assert len(faults([], ADA, ["a"])) == 2
+
+
+def test_rules_of_all_kinds_count_for_many_topics() -> None:
+    rules = [rule("ALL", name="ord", pattern="PREFIXED"), rule("ALL", "DENY", name="orders-2"), rule(name="b")]
+    assert faults(rules, ADA, ["orders", "orders-2", "or", "b"]) == [
+        "User:ada may not READ orders-2: an ACL denies it",
+        "User:ada may not READ or: there are no ACLs, unless the brokers have allow.everyone.if.no.acl.found",
+        "User:ada may not WRITE orders-2: an ACL denies it",
+        "User:ada may not WRITE b: no ACL allows it, unless it is a super user",
+        "User:ada may not WRITE or: there are no ACLs, unless the brokers have allow.everyone.if.no.acl.found",
+    ]
+    assert faults([rule("ALL", name="", pattern="PREFIXED")], ADA, ["a"]) == []

@@ -11,7 +11,7 @@ from mirrord.model.quotas import ClientQuota
 from mirrord.recovery.rules.comparisons import NOT_RECORDED, compare_acls, compare_configs, compare_quotas
 from mirrord.topics.acl_sync import topic_names
 from mirrord.topics.rules.recreated_topic_names import NAMING_ALONE
-from mirrord.topics.rules.topic_configs import plan_settings, source_settings, synced_configs
+from mirrord.topics.rules.topic_configs import plan_settings, recorded_configs, source_settings
 from policies.acls import TopicNames
 from policies.flow_policies import properties_of, selection_of
 
@@ -33,7 +33,7 @@ def flow(sync: SyncConfig = SyncConfig()) -> FlowConfig:  # noqa: B008 - it is i
 
 
 def seen(config: FlowConfig) -> SeenSourceConfigs:
-    return SeenSourceConfigs(500, {"orders": synced_configs(SOURCE, properties_of(config))}, frozenset(SOURCE))
+    return SeenSourceConfigs(500, {"orders": recorded_configs(SOURCE, properties_of(config))}, frozenset(SOURCE))
 
 
 def test_what_is_recorded_leads_to_the_same_plan_as_the_source_itself() -> None:
@@ -41,6 +41,14 @@ def test_what_is_recorded_leads_to_the_same_plan_as_the_source_itself() -> None:
         rule = properties_of(flow(sync))
         known = source_settings(seen(flow(sync)).topics["orders"], SOURCE)
         assert plan_settings(known, TARGET, rule).changes == plan_settings(SOURCE, TARGET, rule).changes
+
+
+def test_configs_that_decide_what_retention_deletes_are_recorded_although_they_are_not_synced() -> None:
+    config = flow(SyncConfig(exclude_configs=("retention.*",)))
+    recorded = {each.name: (each.value, each.own) for each in seen(config).topics["orders"]}
+    assert recorded == {"cleanup.policy": ("delete", False), "retention.ms": ("1000", True)}
+    found = compare_configs(config, seen(config), {"orders": "eu.orders"}, {"eu.orders": TARGET}, {})
+    assert found.differences == ('eu.orders: cleanup.policy is "compact", and not set on the source',)
 
 
 def test_configs_that_differ() -> None:

@@ -6,7 +6,7 @@ from mirrord.ledger.facts.last_seen import SeenPosition
 from mirrord.ledger.last_seen.group_positions import SeenGroups
 from mirrord.model.group_status import GroupState
 from mirrord.model.readiness import GroupsReadiness
-from mirrord.recovery.rules.groups import Commits, TargetBounds, groups_readiness
+from mirrord.recovery.rules.groups import Commits, PositionTally, TargetBounds
 
 COPY, PLACE = ("eu.orders", 0), ("orders", 0)
 COPIES = {COPY: PLACE}
@@ -20,7 +20,9 @@ def readiness(
     *,
     is_expired: bool = False,
 ) -> GroupsReadiness:
-    return groups_readiness(seen, commits, COPIES, bounds, lambda *_: is_expired)
+    tally = PositionTally(seen, commits, COPIES, bounds, lambda *_: is_expired)
+    assert list(tally.groups()) == list(commits)
+    return tally.result()
 
 
 def test_a_position_that_matched_is_known_from_the_target() -> None:

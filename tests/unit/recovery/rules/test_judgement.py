@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Verdict, VerdictGiven
 from mirrord.ledger.fold import fold
@@ -15,8 +16,10 @@ from mirrord.model.readiness import (
     PartitionReadiness,
     PositionReadiness,
     ProofReadiness,
+    SourceHeadroom,
+    TargetHeadroom,
 )
-from mirrord.recovery.rules.judgement import ReadinessJudgement, judge
+from mirrord.recovery.rules.judgement import ReadinessJudgement, judge, late
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 TARGETS = {"eu.orders": TopicId("target-topic")}
@@ -73,7 +76,8 @@ def judged(
 ) -> ReadinessJudgement:
     ledger = ledger or state()
     known = {lane.target_topic: lane.key.target_topic_id for lane in ledger.lanes.values()}
-    return judge(found, ledger, list(ledger.lanes.values()), known if targets is None else targets, 60.0)
+    blockers, remarks = judge(found, ledger, list(ledger.lanes.values()), known if targets is None else targets)
+    return ReadinessJudgement((*blockers, *late(found.partitions, 60.0)), remarks)
 
 
 def test_a_flow_that_copies_everything_is_ready() -> None:
@@ -146,3 +150,45 @@ def test_groups_that_were_never_recorded() -> None:
     (line,) = judged(flow(groups=GroupsReadiness())).blockers
     assert line == "the positions of consumer groups on the source were never recorded"
     assert judged(flow(groups=GroupsReadiness(note="groups.mode is off"))).blockers == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lines"),
+    [
+        (SourceHeadroom(offsets=9, left_s=500.0, limit_s=3_600.0), None, ()),
+        (
+            SourceHeadroom(offsets=9, left_s=400.0, limit_s=3_600.0),
+            None,
+            ("if nothing more is copied, retention on eu may delete records of orders-0, in 6 min at the earliest",),
+        ),
+        (
+            SourceHeadroom(offsets=0, left_s=0.0, limit_s=3_600.0),
+            None,
+            ("if nothing more is copied, retention on eu may delete records of orders-0, at any time",),
+        ),
+        (SourceHeadroom(offsets=-3, left_s=0.0, note="gone"), None, ("orders-0: gone",)),
+        (
+            SourceHeadroom(forecast_s=7_300.0),
+            None,
+            (
+                "at the pace of the last hour, retention on eu deletes records of orders-0 that have not been copied, "
+                "in 2 h",
+            ),
+        ),
+        (SourceHeadroom(forecast_s=20_000.0), None, ()),
+        (None, TargetHeadroom(group="billing", target_offset=7, offsets=2, left_s=450.0, limit_s=3_600.0), ()),
+        (
+            None,
+            TargetHeadroom(group="billing", target_offset=7, offsets=2, left_s=56.25, limit_s=3_600.0),
+            (
+                "retention on us may delete records of orders-0 that group billing has not read, in 56 s at the "
+                "earliest",
+            ),
+        ),
+    ],
+)
+def test_retention_that_is_near_is_a_remark(
+    source: SourceHeadroom | None, target: TargetHeadroom | None, lines: tuple[str, ...]
+) -> None:
+    found = flow([replace(partition(), source_headroom=source, target_headroom=target)])
+    assert judged(found) == ((), lines)

@@ -1,5 +1,7 @@
 """What would be lost of a source partition."""
 
+from msgspec.structs import replace
+
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.ledger.facts.orders import CopyingPaused
@@ -11,7 +13,8 @@ from mirrord.model.names import TopicId, TopicPartition
 from mirrord.model.readiness import PartitionReadiness
 from mirrord.model.runs import Run
 from mirrord.model.status import LaneStatus
-from mirrord.recovery.rules.partitions import has_expired, observed_lanes, partitions_of
+from mirrord.recovery.rules.headroom import RetentionLimits
+from mirrord.recovery.rules.partitions import SourceRetention, has_expired, observed_lanes, partitions_of
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE, TOPIC = lane_id(0), TopicId("source-topic")
@@ -103,11 +106,11 @@ def test_partitions_that_were_never_copied() -> None:
     ):
         ledger.accept_progress(record)
     for reported in (None, [status()]):
-        found = partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, reported)
+        found = list(partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, reported))
         assert [(each.partition, each.state) for each in found][1:] == [(1, "not copied")]
     other = LaneStatus(topic="bills", partition=0, target_topic="eu.bills", state="unknown")
-    found = partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, [status(), other])
-    assert (found[0].topic, found[0].state) == ("bills", "not copied")
+    found = list(partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, [status(), other]))
+    assert (found[-1].topic, found[-1].state) == ("bills", "not copied")
 
 
 def test_lanes_of_topics_that_are_gone_or_no_longer_selected() -> None:
@@ -134,6 +137,16 @@ def test_the_age_of_what_would_be_lost_does_not_begin_with_the_newest_copied_rec
     assert only(state(SeenEnd(160, 50_000, held_ms=49_000))).lag_s == 1.0, "the timestamps are in the future"
     assert only(state(SeenEnd(160, 50_000, held_ms=51_000))).lag_s is None, "the clock was set back"
     assert only(state(SeenEnd(160, 60_000, held_ms=59_900)), live=SeenEnd(160, 62_000)).lag_s == 2.1
+
+
+def test_the_headroom_of_the_source_without_a_daemon() -> None:
+    ledger = state(SeenEnd(160, 60_000, start=40, held_ms=59_000))
+    retention = SourceRetention(90_000, {"orders": RetentionLimits(HOUR_MS)}, RetentionLimits(is_known=False))
+    for reported, forecast_s in ((None, None), ([replace(status(), retention_left_s=9.0)], 9.0)):
+        (found,) = partitions_of(SeenEnds(ledger), list(ledger.lanes.values()), {}, reported, retention)
+        headroom = found.source_headroom
+        assert headroom is not None
+        assert (headroom.offsets, headroom.left_s, headroom.forecast_s) == (60, 3_600.0 - 30 - 1, forecast_s)
 
 
 def test_records_that_the_source_had_deleted_too() -> None:

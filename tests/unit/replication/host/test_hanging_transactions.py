@@ -13,7 +13,7 @@ from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.producer_ids import ActiveProducer
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId
-from mirrord.model.status import OpenTransaction
+from mirrord.model.open_transaction import OpenTransaction
 from mirrord.replication.host.hanging_transactions import OpenTransactions
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source.last_stable_offset import StableEnd
