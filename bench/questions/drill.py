@@ -73,7 +73,7 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, print_lin
                     quiet.append(_window(lambda length_s=length_s: time.sleep(length_s)))
                     drilled.append(_window(lambda: receipts.append(_drill(busy.daemon.conf))))
                     length_s = (drilled[-1][1] - drilled[-1][0]) / 1e9
-                    print_line(f"drill {number}: {length_s:.1f} s, {len(receipts[-1]['findings'])} findings")
+                    print_line(f"drill {number}: {length_s:.1f} s, {_shown(receipts[-1])}")
             finally:
                 committer.stop()
             arrivals = stream.stop()
@@ -86,6 +86,11 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, print_lin
         drill_ms=sorted(largest_gap_ms(arrivals.target, *window) for window in drilled),
         quiet_ms=sorted(largest_gap_ms(arrivals.target, *window) for window in quiet),
     )
+
+
+def _shown(receipt: dict[str, Any]) -> str:
+    counts = ", ".join(f"{receipt[name]} {name}" for name in ("positions", "compared", "at_end", "waiting", "left_out"))
+    return f"{counts}, findings: {receipt['findings']}"
 
 
 def _window(work: Callable[[], object]) -> tuple[int, int]:

@@ -39,8 +39,7 @@ LOOKS = 3
 AGAIN_S = 2.0
 """Pause between two looks."""
 SYNC_S = 5.0
-"""How much longer than `groups.every` the target may take to show the position of a group, in seconds. The drill waits
-that long when it looks first."""
+"""How much longer than `groups.every` the target may take to show the position of a group, in seconds."""
 AT_ONCE = 8
 """Number of positions that are read at the same time."""
 MOST_POSITIONS = 5_000
@@ -170,17 +169,16 @@ class FlowDrill:
         return [*plan.findings, *missing, *(each.line for each in verdicts if each.outcome == "finding")]
 
     async def _plan(self, commits: GroupCommits) -> tuple[DrillPlan, dict[tuple[str, int], CopiedPlace]]:
-        flow = self._flow
-        places = await self._places()
+        flow, both_ways = self._flow, self._flow.groups.both_ways
 
-        def lacks(found: BothCommits) -> bool:
-            return not flow.groups.both_ways and any(True for _ in lags(found, places))
+        async def lacks(found: BothCommits) -> bool:
+            places = await self._places()
+            return any(True for _ in lags(found, places, both_ways=both_ways))
 
         found = await commits.read(lacks, self._patience_s)
-        self._patience_s = 0.0
         places = await self._places()
         seen = seen_groups(self._tools.store.state).positions
-        plan = plan_positions(found, places, seen, flow.groups.mode, both_ways=flow.groups.both_ways)
+        plan = plan_positions(found, places, seen, flow.groups.mode, both_ways=both_ways)
         return plan, places
 
     async def _places(self) -> dict[tuple[str, int], CopiedPlace]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
@@ -33,9 +33,9 @@ class GroupCommits:
         self.groups = groups
         """The names of the chosen groups."""
 
-    async def read(self, lacks: Callable[[BothCommits], bool], patience_s: float) -> BothCommits:
-        """Return the committed offsets. As long as the target `lacks` positions that the source already had before,
-        ask the target again, for up to `patience_s` seconds. Raises EnvironmentFault."""
+    async def read(self, lacks: Callable[[BothCommits], Awaitable[bool]], patience_s: float) -> BothCommits:
+        """Return the committed offsets. As long as the target `lacks` something that the source already had before, ask
+        the target again, for up to `patience_s` seconds. Raises EnvironmentFault."""
         loop = asyncio.get_running_loop()
         until = loop.time() + patience_s
         source = await self._offsets(self._source, self._aliases[0])
@@ -43,7 +43,7 @@ class GroupCommits:
             busy = frozenset(kept(await self._target.listed()))
             target = await self._offsets(self._target, self._aliases[1])
             found = BothCommits(source, await self._offsets(self._source, self._aliases[0]), target, busy)
-            if not lacks(found) or loop.time() > until:
+            if not await lacks(found) or loop.time() > until:
                 return found
             await asyncio.sleep(LOOK_S)
 

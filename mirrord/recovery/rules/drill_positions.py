@@ -75,16 +75,23 @@ def plan_positions(
     return DrillPlan(tuple(positions), active, tuple(lines))
 
 
-def lags(commits: BothCommits, places: Mapping[TopicAndPartition, CopiedPlace]) -> Iterator[PositionKey]:
-    """Yield the positions on the target that do not include what the group has read on the source."""
+def lags(
+    commits: BothCommits, places: Mapping[TopicAndPartition, CopiedPlace], *, both_ways: bool
+) -> Iterator[PositionKey]:
+    """Yield the positions that cannot be compared yet: records before them have not been copied, or the position on
+    the target does not include what the group has read on the source."""
     for (group, place), offset in _each(commits.source):
         copied = places.get(place)
         if copied is None or group in commits.busy:
             continue
         translated = copied.map.to_target(offset)
+        if translated.ahead:
+            yield group, place
+            continue
         if translated.offset is None or translated.kind == "at_end":
             continue
-        if commits.target.get(group, {}).get((copied.topic, copied.partition), -1) < translated.offset:
+        there = commits.target.get(group, {}).get((copied.topic, copied.partition), -1)
+        if there < translated.offset and not both_ways:
             yield group, place
 
 
