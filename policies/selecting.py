@@ -48,7 +48,7 @@ def _internal(separator: str) -> re.Pattern[str]:
     between = rf"([.-]|{re.escape(separator)})"
     return re.compile(
         r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
-        r"|mirrord\.[^.]+\.(ledger|state|probe|dead|repair)"
+        r"|mirrord\.[^.]+\.(ledger|state|probe|dead|repair|drill)"
         # MirrorMaker 2: offset syncs, Connect's own topics, checkpoints.
         rf"|mm2-(offset-syncs|configs|offsets|status){between}.+{between}internal"
         rf"|.+{between}checkpoints{between}internal"

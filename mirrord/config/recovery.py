@@ -19,6 +19,10 @@ def hook(found: object) -> str:
         raise ValueError(rule)
     if is_url(found):
         parts = urlsplit(found)
+        try:
+            _ = parts.port
+        except ValueError:
+            raise ValueError(f"{rule}, with a port from 0 to 65535") from None
         if not parts.hostname or parts.username is not None or parts.password is not None:
             raise ValueError(f"{rule}, with a host and without a password")
     elif not found.startswith("/"):

@@ -25,7 +25,7 @@ from mirrord.ledger.store.compaction import RunSelection
 from mirrord.ledger.store.job_lease import JobLease
 from mirrord.model.errors import MirrordError, internal_error
 from mirrord.model.jobs import JobOutcome
-from mirrord.operations.drill_run import drill, outcome_of
+from mirrord.operations.drill_run import NothingToRehearse, drill, outcome_of
 from mirrord.recovery.drill.flow_drill import DrillOptions
 from mirrord.runtime import logs
 from mirrord.runtime.clock import SystemClock
@@ -121,7 +121,11 @@ def _compact(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, st
 def _drill(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]:
     wanted = config.drill
     options = DrillOptions(wanted.sample, wanted.principals, wanted.canary)
-    receipt = drill(config, config.flow(flow), options, lease.progress)
+    try:
+        receipt = drill(config, config.flow(flow), options, lease.progress)
+    except NothingToRehearse as fault:
+        lease.set_outcome(flow, "stopped", str(fault))
+        return "stopped", str(fault)
     for line in receipt.findings:
         log.error("drill_finding", flow=flow, finding=line)
     outcome, line = outcome_of(receipt)

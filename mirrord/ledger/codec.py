@@ -77,6 +77,8 @@ introduced the following:
 SIGNED = 64
 """Takes the place of the version in a record with a signature (`mirrord.ledger.store.seal`). The record within the
 signature has its own version."""
+LAYOUT_WITHOUT_MARK = 14
+"""The newest version that programs read whose leases do not say which one they read (`Holder.layout`)."""
 _COMMON = 9
 """The version of all entries without a newer fact, and of the records of the state topic."""
 _OF_RECOVERY, _OF_DRILLS = 14, 15
@@ -110,11 +112,12 @@ _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
 
 def encode_entry(entry: Entry) -> bytes:
     """Return the bytes of the ledger record that holds this entry."""
-    version = max(map(_version, entry.facts), default=_COMMON)
+    version = max(map(layout_of, entry.facts), default=_COMMON)
     return bytes([version]) + _encode(entry)
 
 
-def _version(fact: AnyFact) -> int:
+def layout_of(fact: AnyFact) -> int:
+    """Return the lowest layout version of an entry that holds this fact."""
     if isinstance(fact, JobFact) and fact.job == "drill":
         return _OF_DRILLS
     return _NEWEST_FACTS.get(type(fact), _COMMON)

@@ -39,12 +39,15 @@ class DrillReceipt(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     """Number of positions whose next record has not been copied yet."""
     left_out: int = 0
-    """Number of positions whose next record mirrord does not copy, as the ledger says, or was removed from the target
-    because a newer record has the same key."""
+    """Number of positions whose next record is not on the target for a good reason: the ledger says why it is not
+    copied, or the target has removed it because a newer record has the same key."""
     active: int = 0
     """Number of positions of groups that have members on the target. A failover does not change them."""
+    kept: int = 0
+    """Number of positions on the target that mirrord keeps although they do not match (`groups.reverse`, or
+    `forward-only`). Only the records were compared."""
     skipped: int = 0
-    """Number of positions that were not examined, because of the sample."""
+    """Number of positions that were not examined, because there are too many. Those that were are chosen at random."""
     note: str = ""
     """Why a part was not rehearsed, or an empty string."""
 

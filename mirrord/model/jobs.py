@@ -30,7 +30,7 @@ JobOutcome = Literal["done", "differences", "failed", "stopped"]
 - "differences": the job was an audit that completed and found differences, or a drill that completed and has
   findings.
 - "failed": the job ended with an error.
-- "stopped": the job ended early, because it was asked to stop.
+- "stopped": the job ended early, because it was asked to stop, or because there was nothing to do.
 """
 
 

@@ -15,6 +15,7 @@ from mirrord.model.jobs import JobOutcome
 from mirrord.model.readiness import FlowReadiness
 from mirrord.operations.readiness_report import readiness_of
 from mirrord.recovery.drill.flow_drill import DrillOptions, DrillTools, FlowDrill
+from mirrord.recovery.drill.group_stage import GroupClients
 from mirrord.recovery.flow_readiness import ReadinessOptions
 from mirrord.supervision.rules.failover_orders import check_no_failover
 
@@ -24,11 +25,15 @@ PATIENCE_S = 10.0
 OnProgress = Callable[[int, int], None]
 
 
+class NothingToRehearse(ConfigError):
+    """Raised if a flow has copied nothing yet, or if its copying has ended or is about to end."""
+
+
 def drill(config: Config, flow: FlowConfig, asked: DrillOptions, progress: OnProgress) -> DrillReceipt:
     """Rehearse the failover of a flow and return the receipt. `progress` is called with the number of examined
     positions, and with the number of all.
 
-    Raises ConfigError if there is nothing to rehearse, and EnvironmentFault if a cluster does not answer.
+    Raises NothingToRehearse, and EnvironmentFault if the ledger does not answer.
     """
     return asyncio.run(_drill(config, flow, asked, progress))
 
@@ -39,7 +44,7 @@ async def _drill(config: Config, flow: FlowConfig, asked: DrillOptions, progress
     try:
         await store.open(read_only=True)
     except LedgerMissing:
-        raise ConfigError(f"flow {flow.name} has never run, so there is nothing to rehearse") from None
+        raise NothingToRehearse(f"flow {flow.name} has never run, so there is nothing to rehearse") from None
     source_topics, topics, upkeep = access.admin(flow.source), access.admin(flow.target), access.upkeep(flow.target)
     try:
         check_rehearsable(flow, store.state)
@@ -48,8 +53,8 @@ async def _drill(config: Config, flow: FlowConfig, asked: DrillOptions, progress
             return await readiness_of(config, flow, ReadinessOptions(principals=asked.principals))
 
         clusters = (config.clusters[flow.source], config.clusters[flow.target])
-        tools = DrillTools(*clusters, store, source_topics, topics, upkeep, access.clock, ready, progress)
-        return await FlowDrill(flow, tools, asked).run()
+        clients = GroupClients(*clusters, store, source_topics, topics, upkeep, progress)
+        return await FlowDrill(flow, DrillTools(clients, access.clock, ready), asked).run()
     finally:
         await asyncio.gather(source_topics.close(), topics.close(), upkeep.close(), store.close())
 
@@ -59,7 +64,7 @@ async def _check(config: Config, flow: FlowConfig) -> str:
     try:
         await store.open(read_only=True)
     except LedgerMissing:
-        raise ConfigError(f"flow {flow.name} has never run, so there is nothing to rehearse") from None
+        raise NothingToRehearse(f"flow {flow.name} has never run, so there is nothing to rehearse") from None
     try:
         check_rehearsable(flow, store.state)
         job = store.state.jobs.get("drill")
@@ -69,16 +74,19 @@ async def _check(config: Config, flow: FlowConfig) -> str:
 
 
 def check_drill(config: Config, flow: FlowConfig) -> str:
-    """Return why a drill of the flow cannot run now, as one line, or an empty string. Raises ConfigError if there is
-    nothing to rehearse, and EnvironmentFault if the ledger cannot be read."""
+    """Return why a drill of the flow cannot run now, as one line, or an empty string. Raises
+    NothingToRehearse, and EnvironmentFault if the ledger cannot be read."""
     return asyncio.run(_check(config, flow))
 
 
 def check_rehearsable(flow: FlowConfig, state: FlowState) -> None:
-    """Raise ConfigError if there is nothing to rehearse."""
-    check_no_failover(flow.name, state.recoveries)
+    """Raise NothingToRehearse if there is nothing to rehearse."""
+    try:
+        check_no_failover(flow.name, state.recoveries)
+    except ConfigError as fault:
+        raise NothingToRehearse(str(fault)) from None
     if not state.lanes:
-        raise ConfigError(f"flow {flow.name} has not copied anything yet, so there is nothing to rehearse")
+        raise NothingToRehearse(f"flow {flow.name} has not copied anything yet, so there is nothing to rehearse")
 
 
 def outcome_of(receipt: DrillReceipt) -> tuple[JobOutcome, str]:
@@ -98,7 +106,7 @@ def receipt_lines(receipt: DrillReceipt) -> list[str]:
     lines = [f"{receipt.flow}: {head}"]
     lines += [f"  ! {line}" for line in receipt.findings]
     lines += [f"  ! and {receipt.omitted} more"] if receipt.omitted else []
-    lines += [f"  consumer groups: {receipt.groups}, {_counted(receipt)}"] if receipt.groups else []
+    lines += [f"  consumer groups: {receipt.groups}, {_counted(receipt)}"]
     lines += [f"  {receipt.note}"] if receipt.note else []
     stages = ", ".join(f"{each.name} {each.took_ms / 1000:.1f} s" for each in receipt.stages)
     return [*lines, f"  {stages}"]
@@ -111,6 +119,7 @@ def _counted(receipt: DrillReceipt) -> str:
         (receipt.waiting, "not copied yet"),
         (receipt.left_out, "left out by the ledger or by compaction"),
         (receipt.active, "active on the target"),
+        (receipt.kept, "kept as they are on the target"),
         (receipt.skipped, "not examined"),
     ):
         if number:

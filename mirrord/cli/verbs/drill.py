@@ -14,7 +14,7 @@ from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.drill import DrillReceipt
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.version import version
-from mirrord.operations.drill_run import check_drill, drill, outcome_of, receipt_lines
+from mirrord.operations.drill_run import NothingToRehearse, check_drill, drill, outcome_of, receipt_lines
 from mirrord.recovery.drill.flow_drill import DrillOptions
 from policies.policy_trial import LOADING
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run drills and print their receipts. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments, LOADING), arguments)
     options = _options(arguments, config)
-    busy = [line for flow in config.flows if (line := check_drill(config, flow))]
+    config, busy = _rehearsable(config)
     if arguments.dry_run:
         return _preview(arguments, config, options, busy)
     receipts, faults = list[DrillReceipt](), list[MirrordError]()
@@ -70,6 +70,24 @@ def run(arguments: argparse.Namespace) -> int:
     if faults:
         raise EnvironmentFault("\n".join(map(str, faults)))
     return 0 if all(receipt.is_good for receipt in receipts) else 3
+
+
+def _rehearsable(config: Config) -> tuple[Config, list[str]]:
+    """Return the configuration with the flows that can be rehearsed, and one line for each that is being rehearsed.
+    Raises NothingToRehearse if there is none."""
+    flows, busy, faults = list[FlowConfig](), list[str](), list[NothingToRehearse]()
+    for flow in config.flows:
+        try:
+            line = check_drill(config, flow)
+        except NothingToRehearse as fault:
+            faults.append(fault)
+            continue
+        flows.append(flow)
+        busy += [line] if line else []
+    if not flows:
+        raise NothingToRehearse("\n".join(map(str, faults)))
+    print_remarks([str(fault) for fault in faults])
+    return config.only(flows), busy
 
 
 def _one(config: Config, flow: FlowConfig, options: DrillOptions, lease: JobLease | None) -> DrillReceipt:

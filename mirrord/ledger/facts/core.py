@@ -106,6 +106,9 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     """Start time of the process `keeper_pid`, in the same unit as `started_ticks`."""
     program: str = ""
     """The mirrord version and commit that the daemon is running."""
+    layout: int = 0
+    """Newest layout version (`mirrord.ledger.codec`) that the process can read. 0 if a version of mirrord wrote it that
+    reads at most version 14."""
 
 
 class FlowOpened(Fact, frozen=True, tag="flow_opened"):

@@ -20,12 +20,13 @@ import msgspec
 import structlog
 
 from mirrord.config.schema import Config
+from mirrord.ledger.codec import LAYOUT_WITHOUT_MARK, layout_of
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import AnyFact
-from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.store.cluster_access import ClusterAccess
-from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
+from mirrord.ledger.store.process_identity import is_dead, is_dead_worker, this_worker
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.drill import DrillReceipt
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -63,6 +64,8 @@ class _Held(msgspec.Struct):
     outcome: JobOutcome = "failed"
     line: str = ""
     drill: DrillReceipt | None = None
+    is_decided: bool = False
+    """Whether `JobLease.set_outcome` has set the outcome."""
 
 
 class JobLease:
@@ -112,12 +115,13 @@ class JobLease:
         """Set the outcome of the job for one flow. It is recorded when the job ends."""
         for held in self._held:
             if held.flow == flow:
-                held.outcome, held.line, held.drill = outcome, line, drill
+                held.outcome, held.line, held.drill, held.is_decided = outcome, line, drill, True
 
     def set_every_outcome(self, outcome: JobOutcome, line: str) -> None:
-        """Set one outcome of the job for all flows. It is recorded when the job ends."""
+        """Set one outcome of the job for all flows without an outcome. It is recorded when the job ends."""
         for held in self._held:
-            held.outcome, held.line = outcome, line
+            if not held.is_decided:
+                held.outcome, held.line = outcome, line
 
     def end(self) -> None:
         """Record how the job ended. Wait at most a few seconds for this to be recorded. Further calls have no
@@ -186,9 +190,9 @@ class JobLease:
     async def _begin(self, held: _Held) -> None:
         last = held.store.state.jobs.get(self._job)
         number = 1 + (last.number if last else 0)
-        if not await append_under_current_lease(
-            held.store, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
-        ):
+        began = JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
+        _check_readable(held, began)
+        if not await append_under_current_lease(held.store, began):
             other = held.store.state.jobs.get(self._job)
             raise JobBusy(busy_line(held.flow, other) if other else f"the lease of {held.flow} is being taken over")
         held.number = number
@@ -222,6 +226,14 @@ class JobLease:
             )
         except MirrordError as error:
             log.warning("job_end_not_told", flow=held.flow, job=self._job, error=str(error))
+
+
+def _check_readable(held: _Held, fact: JobFact) -> None:
+    """Raise JobNotRecorded if the daemon that runs the flow could not read the fact: it would stop."""
+    state = held.store.state
+    holder = None if state.released else state.holder
+    if holder is not None and not is_dead(holder) and max(holder.layout, LAYOUT_WITHOUT_MARK) < layout_of(fact):
+        raise JobNotRecorded(f"the daemon of {held.flow} ({holder.program or 'an older version'}) could not read it")
 
 
 def busy_line(flow: str, other: JobState) -> str:

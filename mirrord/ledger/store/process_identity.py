@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from mirrord.ledger.codec import VERSION
 from mirrord.ledger.facts.core import Holder
 from mirrord.ledger.facts.jobs import Worker
 from mirrord.runtime.build_info import program
@@ -65,6 +66,7 @@ def this_process(instance: str, http: str, *, hosts_all: bool = False, identity:
         keeper_pid=identity.keeper_pid,
         keeper_ticks=identity.keeper_ticks,
         program=program(),
+        layout=VERSION,
     )
 
 

@@ -8,7 +8,7 @@ The topic and the consumer group have a fixed name, so that a drill also removes
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -24,6 +24,8 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.topic import BROKER_DEFAULT, TopicShape
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
+STOP_S = 5.0
+"""Time limit for a client to stop. A producer would try forever to send what it has not sent yet."""
 STEP_S = 15.0
 """Time limit for each step of the canary."""
 POLL_S = 0.1
@@ -85,7 +87,7 @@ class Canary:
                 for value in values:
                     await producer.send_and_wait(self._name, value, partition=0)
             finally:
-                await producer.stop()
+                await _stop(producer)
         where = TopicPartition(self._name, 0)
         consumer: Any = AIOKafkaConsumer(
             group_id=self._name, enable_auto_commit=False, auto_offset_reset="earliest", **options
@@ -103,7 +105,7 @@ class Canary:
             if committed != _RECORDS:
                 raise CanaryFailed(f"the target does not return the offset that was committed in {self._name}")
         finally:
-            await consumer.stop()
+            await _stop(consumer)
 
     async def _remove(self) -> None:
         """Delete the group and the topic, if they exist, and wait until they are gone."""
@@ -132,3 +134,10 @@ class Canary:
         except (KafkaError, MirrordError, OSError) as error:
             why = str(error) or type(error).__name__
             raise CanaryFailed(f"could not {what} the canary topic {self._name}: {why}") from error
+
+
+async def _stop(client: Any) -> None:
+    """Stop a client of aiokafka. If it does not stop in time, its tasks end with the event loop."""
+    with suppress(TimeoutError, KafkaError, OSError):
+        async with asyncio.timeout(STOP_S):
+            await client.stop()

@@ -12,7 +12,6 @@ from mirrord.kafka.client.cluster_metadata import view_of
 from mirrord.kafka.client.group_admin import LATER, GroupAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.state import FlowState
-from mirrord.model.errors import EnvironmentFault
 from mirrord.recovery.rules.drill_positions import BothCommits
 from mirrord.supervision.rules.final_positions import Offsets
 
@@ -38,16 +37,19 @@ class GroupCommits:
         the target again, for up to `patience_s` seconds. Raises EnvironmentFault."""
         loop = asyncio.get_running_loop()
         until = loop.time() + patience_s
-        source = await self._offsets(self._source, self._aliases[0])
+        refused: dict[str, str] = {}
+        source = await self._offsets(self._source, self._aliases[0], refused)
         while True:
             busy = frozenset(kept(await self._target.listed()))
-            target = await self._offsets(self._target, self._aliases[1])
-            found = BothCommits(source, await self._offsets(self._source, self._aliases[0]), target, busy)
+            target = await self._offsets(self._target, self._aliases[1], refused)
+            later = await self._offsets(self._source, self._aliases[0], refused)
+            found = BothCommits(source, later, target, busy, refused)
             if not await lacks(found) or loop.time() > until:
                 return found
             await asyncio.sleep(LOOK_S)
 
-    async def _offsets(self, admin: GroupAdmin, alias: str) -> Offsets:
+    async def _offsets(self, admin: GroupAdmin, alias: str, refused: dict[str, str]) -> Offsets:
+        """Return the committed offsets of the groups. Add the others to `refused`, with the reason."""
         loop = asyncio.get_running_loop()
         until = loop.time() + COORDINATOR_S
         found = await admin.offsets(self.groups) if self.groups else {}
@@ -56,18 +58,19 @@ class GroupCommits:
             found |= await admin.offsets(later)
         for group, answer in found.items():
             if answer.error:
-                why = ErrorCode.name_of(answer.error)
-                raise EnvironmentFault(f"{alias} does not return the offsets of group {group}: {why}")
+                refused[group] = f"{alias} does not return its offsets: {ErrorCode.name_of(answer.error)}"
         return {
-            group: {place: each.offset for place, each in answer.offsets.items()} for group, answer in found.items()
+            group: {place: each.offset for place, each in answer.offsets.items()}
+            for group, answer in found.items()
+            if not answer.error
         }
 
 
 @asynccontextmanager
 async def group_commits(
     flow: FlowConfig, state: FlowState, clusters: tuple[ClusterConfig, ClusterConfig], sample: float
-) -> AsyncGenerator[tuple[GroupCommits, int]]:
-    """Provide a random share of the groups that the flow syncs, and the number of all of them. `clusters` are the
+) -> AsyncGenerator[tuple[GroupCommits, list[str]]]:
+    """Provide a random share of the groups that the flow syncs, and the names of all of them. `clusters` are the
     source and the target. Raises EnvironmentFault."""
     passes = GroupFilter(flow.groups).passes
     source, target = clusters
@@ -80,4 +83,4 @@ async def group_commits(
         chosen = listed
         if sample < 1 and listed:
             chosen = random.sample(listed, max(1, round(len(listed) * sample)))
-        yield GroupCommits(source_admin, target_admin, (flow.source, flow.target), chosen), len(listed)
+        yield GroupCommits(source_admin, target_admin, (flow.source, flow.target), chosen), listed

@@ -24,7 +24,11 @@ async def hook_findings(hooks: Iterable[str]) -> list[str]:
 
 
 def _program(hook: str) -> str:
-    if not Path(hook).is_file():
+    try:
+        is_there = Path(hook).is_file()
+    except OSError as error:
+        return f"it cannot be found: {error.strerror}"
+    if not is_there:
         return "there is no such program"
     return "" if os.access(hook, os.X_OK) else "this user may not execute the program"
 
@@ -37,8 +41,8 @@ async def _server(hook: str) -> str:
             _, writer = await asyncio.open_connection(parts.hostname, port)
     except TimeoutError:
         return f"no connection to {parts.hostname}:{port} within {CONNECT_S:g} s"
-    except OSError as error:
-        return f"no connection to {parts.hostname}:{port}: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        return f"no connection to {parts.hostname}:{port}: {getattr(error, 'strerror', None) or error}"
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()

@@ -33,6 +33,9 @@ class DrilledLane(NamedTuple):
     target: TopicPartition
     map: LaneMap
     is_target_compacted: bool
+    is_transformed: bool
+    is_explained: bool
+    """Whether all verdicts of the lane are known."""
 
 
 class NextRecordReader:
@@ -48,7 +51,7 @@ class NextRecordReader:
         self._lanes = lanes
         self._committed = committed
         self._reads: dict[tuple[bool, TopicPartition, int], asyncio.Task[VisibleRecord | None]] = {}
-        self._bounds: dict[tuple[bool, TopicPartition], asyncio.Task[tuple[int, int]]] = {}
+        self._bounds: dict[tuple[bool, TopicPartition], asyncio.Task[_Bounds]] = {}
 
     async def close(self) -> None:
         """Cancel all reads."""
@@ -60,27 +63,35 @@ class NextRecordReader:
     async def examine(self, position: DrillPosition) -> DrillVerdict:
         """Return the verdict on a position. Raises EnvironmentFault if a record cannot be read."""
         lane = self._lanes[TopicPartition(position.topic, position.partition)]
-        start, _ = await self._bounds_of(lane.target, is_source=False)
+        bounds = await self._bounds_of(lane.target, is_source=False)
         first, later = await asyncio.gather(
             self._first(lane.source, position.source_offset, is_source=True),
             self._first(lane.source, position.later_offset, is_source=True),
         )
-        there = None
+        there = copy = None
         if position.target_offset is not None:
             there = await self._first(lane.target, position.target_offset, is_source=False)
-        copy = None
-        if first is not None and (at := lane.map.to_target(first.offset).record) is not None and at >= start:
+        if first is not None and (at := lane.map.to_target(first.offset).record) is not None and at >= bounds.start:
+            # Records of other clients may be hidden by their open transactions. The copy is in no transaction.
             copy = there if there is not None and there.offset == at else None
             copy = copy or await self._first(lane.target, at, is_source=False)
-        found = NextRecords(first, later, there, copy)
-        return verdict_on(position, found, lane.map, DrilledLog(start, lane.is_target_compacted))
+        log = DrilledLog(
+            bounds.start, bounds.stable_end, lane.is_target_compacted, lane.is_transformed, lane.is_explained
+        )
+        return verdict_on(position, NextRecords(first, later, there, copy), lane.map, log)
 
-    async def _bounds_of(self, partition: TopicPartition, *, is_source: bool) -> tuple[int, int]:
+    async def _bounds_of(self, partition: TopicPartition, *, is_source: bool) -> "_Bounds":
         key = (is_source, partition)
         if key not in self._bounds:
-            log, committed = (self._source, self._committed) if is_source else (self._target, True)
-            self._bounds[key] = asyncio.create_task(log.bounds(partition, committed=committed))
+            self._bounds[key] = asyncio.create_task(self._read_bounds(partition, is_source=is_source))
         return await asyncio.shield(self._bounds[key])
+
+    async def _read_bounds(self, partition: TopicPartition, *, is_source: bool) -> "_Bounds":
+        log = self._source if is_source else self._target
+        start, end = await log.bounds(partition, committed=is_source and self._committed)
+        if is_source:
+            return _Bounds(start, end, end)
+        return _Bounds(start, end, (await log.bounds(partition, committed=True))[1])
 
     async def _first(self, partition: TopicPartition, offset: int, *, is_source: bool) -> VisibleRecord | None:
         key = (is_source, partition, offset)
@@ -89,14 +100,24 @@ class NextRecordReader:
         return await asyncio.shield(self._reads[key])
 
     async def _read(self, partition: TopicPartition, offset: int, *, is_source: bool) -> VisibleRecord | None:
-        log, committed = (self._source, self._committed) if is_source else (self._target, True)
-        start, end = await self._bounds_of(partition, is_source=is_source)
+        log, bounds = self._source if is_source else self._target, await self._bounds_of(partition, is_source=is_source)
+        committed = self._committed if is_source else offset < bounds.stable_end
+        start, end = bounds.start, bounds.stable_end if committed else bounds.end
         for _ in range(TRIES):
             try:
                 return await first_record(log, partition, max(start, offset), end, committed=committed)
             except RangeGone:
                 start, end = await log.bounds(partition, committed=committed)
         raise EnvironmentFault(f"{partition}: retention deletes the records faster than they can be read")
+
+
+class _Bounds(NamedTuple):
+    start: int
+    """Log start offset."""
+    end: int
+    """High watermark, or the last stable offset of a source of which committed records are copied."""
+    stable_end: int
+    """Last stable offset."""
 
 
 async def first_record(
@@ -112,5 +133,5 @@ async def first_record(
                 continue
             for record in await batch.decoded():
                 if start <= record.offset < end:
-                    return VisibleRecord(record, bool(batch.header.attributes & LOG_APPEND_TIME))
+                    return VisibleRecord.of(record, has_append_time=bool(batch.header.attributes & LOG_APPEND_TIME))
     return None

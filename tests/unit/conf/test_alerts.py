@@ -53,8 +53,8 @@ def test_every_alert_has_its_entry_in_the_runbook() -> None:
         assert rule["labels"]["severity"] in {"warning", "critical"}
 
 
-def test_there_are_eleven_alerts() -> None:
-    assert len(rules()) == 11
+def test_there_are_twelve_alerts() -> None:
+    assert len(rules()) == 12
 
 
 def expressions_of_the_board() -> list[str]:

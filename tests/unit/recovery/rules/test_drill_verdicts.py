@@ -3,7 +3,7 @@
 import pytest
 
 from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun, Verdict
+from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Progress, Reason, SourceRun, TargetRun, Verdict
 from mirrord.ledger.fold import fold
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import FlowState
@@ -19,15 +19,16 @@ from mirrord.recovery.rules.drill_verdicts import (
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE = lane_id(0)
-LOG = DrilledLog(start=100, is_compacted=False)
+LOG = DrilledLog(start=100, stable_end=1_000)
 
 
-def lane_map() -> LaneMap:
-    """A lane that has copied the source offsets 0 to 4 and 6 to 10 to the target offsets 100 to 109. Offset 5 was
-    aborted."""
+def lane_map(reason: Reason | None = "aborted") -> LaneMap:
+    """A lane that has copied the source offsets 0 to 4 and 6 to 10 to the target offsets 100 to 109. Offset 5 has this
+    verdict."""
     made = FlowState()
+    verdicts = () if reason is None else (Verdict(5, 6, reason),)
     runs = (
-        SourceRun(LANE, 1, (Run(0, 0), Run(5, 6)), (Verdict(5, 6, "aborted"),)),
+        SourceRun(LANE, 1, (Run(0, 0), Run(5, 6)), verdicts),
         TargetRun(LANE, 1, 0, 100, 0),
     )
     entries = (entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(opened(0), LaneTaken(LANE, 1, "r-1"), *runs))
@@ -41,7 +42,8 @@ def record(offset: int, number: int, **other: object) -> VisibleRecord:
     """The record with this number, at this offset."""
     fields: dict[str, object] = {"key": b"k%d" % number, "value": b"v", "headers": [("h", b"1")], "time_ms": number}
     fields |= other
-    return VisibleRecord(DecodedRecord(offset=offset, **fields), has_append_time=False)  # pyright: ignore[reportArgumentType]
+    made = DecodedRecord(offset=offset, **fields)  # pyright: ignore[reportArgumentType]
+    return VisibleRecord.of(made, has_append_time=False)
 
 
 def outcome(
@@ -53,10 +55,11 @@ def outcome(
     at: int = 3,
     later: VisibleRecord | None = None,
     log: DrilledLog = LOG,
+    reason: Reason | None = "aborted",
 ) -> str:
     """The outcome, or the line of the finding without the name of the position."""
     position = DrillPosition("billing", "orders", 0, at, at, target_offset)
-    found = verdict_on(position, NextRecords(source, later or source, target, copy), lane_map(), log)
+    found = verdict_on(position, NextRecords(source, later or source, target, copy), lane_map(reason), log)
     return found.line.removeprefix(f"group billing in orders-0 at {at}: ") or found.outcome
 
 
@@ -95,10 +98,10 @@ def test_records_that_the_target_lacks() -> None:
         "the target has no record at 103, where the map has the record at 3"
     )
     assert outcome(103, record(3, 3), None, None).startswith("the target has no record at 103")
-    compacted = DrilledLog(100, is_compacted=True)
+    compacted = DrilledLog(100, 1_000, is_compacted=True)
     assert outcome(103, record(3, 3), record(104, 4), None, log=compacted) == "left out"
     assert outcome(103, record(3, 3, key=None), None, None, log=compacted).startswith("the target has no record")
-    expired = DrilledLog(104, is_compacted=False)
+    expired = DrilledLog(104, 1_000)
     assert "has deleted the record (retention): its log begins at 104" in outcome(
         103, record(3, 3), record(104, 4), None, log=expired
     )
@@ -128,3 +131,34 @@ def test_the_position_does_not_count_if_it_need_not_match() -> None:
 def test_what_is_not_there_yet() -> None:
     assert outcome(110, None, None, None, at=11) == "at end"
     assert outcome(110, record(11, 11), None, None, at=11) == "waiting"
+
+
+def test_a_record_that_is_hidden_by_a_transaction_of_another_client_is_not_missing() -> None:
+    hidden = DrilledLog(100, 103)
+    assert outcome(103, record(3, 3), record(103, 3), record(103, 3), log=hidden) == "waiting"
+    assert "differ" in outcome(103, record(3, 3), record(103, 4), record(103, 4), log=hidden)
+
+
+def test_transformed_records_are_not_compared() -> None:
+    transformed = DrilledLog(100, 1_000, is_transformed=True)
+    assert outcome(103, record(3, 3), record(103, 9), record(103, 9), log=transformed) == "same"
+
+
+@pytest.mark.parametrize(
+    ("reason", "found"),
+    [
+        ("filtered", "left out"),
+        ("rejected", "left out"),
+        ("skipped", "left out"),
+        ("unexplained", "the record at 5 is not on the target: it was lost (unexplained)"),
+        ("expired", "the record at 5 is not on the target: it was lost (expired)"),
+        (None, "the record at 5 is not on the target: the ledger does not say why it was not copied"),
+    ],
+)
+def test_a_record_without_a_copy_must_be_left_out_on_purpose(reason: Reason | None, found: str) -> None:
+    assert outcome(105, record(5, 5), record(105, 6), None, at=5, reason=reason) == found
+
+
+def test_a_record_without_a_verdict_may_have_one_that_the_state_does_not_keep() -> None:
+    log = DrilledLog(100, 1_000, is_explained=False)
+    assert outcome(105, record(5, 5), record(105, 6), None, at=5, reason=None, log=log) == "left out"

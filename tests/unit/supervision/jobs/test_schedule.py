@@ -253,6 +253,31 @@ def test_only_a_drill_without_findings_succeeds_and_the_latest_receipt_is_kept()
     assert [encode_state(each)[0] for each in records if isinstance(each, FlowSnapshot)] == [15]
 
 
+def test_a_drill_is_not_recorded_if_the_daemon_could_not_read_it(ledger: SharedLedger, config: Config) -> None:
+    """It would stop at the fact. A daemon whose lease says nothing reads at most version 14."""
+    with pytest.raises(JobNotRecorded, match=r"the daemon of eu-us .* could not read it"), JobLease(config, "drill"):
+        pass
+    assert "drill" not in ledger.state.jobs
+    with JobLease(config, "audit"):
+        pass
+    newer = LeaseTaken(2, msgspec.structs.replace(HOLDER, layout=15), 6_000)
+    ledger.entries.append(encode_entry(msgspec.structs.replace(entry(newer), lease_epoch=2)))
+    with JobLease(config, "drill"):
+        pass
+    assert ledger.state.jobs["drill"].outcome is not None
+
+
+def test_the_outcome_of_a_flow_stays_if_another_one_is_interrupted(ledger: SharedLedger, config: Config) -> None:
+    def interrupted() -> None:
+        with JobLease(config, "audit") as lease:
+            lease.set_outcome("eu-us", "done", "all equal")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (ledger.audit.outcome, ledger.audit.line) == ("done", "all equal")
+
+
 async def test_failures_are_reported(config: Config) -> None:
     async def run(_: JobOrder) -> JobReport:
         raise EnvironmentFault("no process")
