@@ -1,7 +1,7 @@
 """Does a drill find anything in a healthy flow, and does it slow down copying?
 
 A topic gets 5,000 records a second, and 200 groups commit positions in it. `mirrord drill` runs many times. For each
-drill, the longest time counts in which a reader of the target received nothing from one of the partitions, beside
+drill, the longest time counts in which a reader of the target received nothing from one of the partitions, next to
 a window of the same length without a drill, right before it.
 """
 
@@ -89,7 +89,9 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, print_lin
 
 
 def _shown(receipt: dict[str, Any]) -> str:
-    counts = ", ".join(f"{receipt[name]} {name}" for name in ("positions", "compared", "at_end", "waiting", "left_out"))
+    counts = ", ".join(
+        f"{receipt[name]} {name}" for name in ("positions", "compared", "at_end", "waiting", "explained")
+    )
     return f"{counts}, findings: {receipt['findings']}"
 
 

@@ -38,7 +38,7 @@ class DrillReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Number of positions after which the source has no record."""
     waiting: int = 0
     """Number of positions whose next record has not been copied yet."""
-    left_out: int = 0
+    explained: int = 0
     """Number of positions whose next record is not on the target for a good reason: the ledger says why it is not
     copied, or the target has removed it because a newer record has the same key."""
     active: int = 0

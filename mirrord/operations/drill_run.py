@@ -117,7 +117,7 @@ def _counted(receipt: DrillReceipt) -> str:
     for number, what in (
         (receipt.at_end, "at the end"),
         (receipt.waiting, "not copied yet"),
-        (receipt.left_out, "left out by the ledger or by compaction"),
+        (receipt.explained, "explained by the ledger or by compaction"),
         (receipt.active, "active on the target"),
         (receipt.kept, "kept as they are on the target"),
         (receipt.skipped, "not examined"),

@@ -1,4 +1,4 @@
-"""Exercises the write path of the target as an application does: with a topic of its own that is deleted afterwards.
+"""Exercises the write path of the target as an application does, in a topic that is deleted afterwards.
 
 The topic and the consumer group have a fixed name, so that a drill also removes what a killed drill has left.
 """

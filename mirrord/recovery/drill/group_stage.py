@@ -106,7 +106,7 @@ class GroupStage:
         async with group_commits(flow, state, clusters, self._sample) as (commits, listed):
             self.counts = {"groups": len(commits.groups)}
             if len(commits.groups) < len(listed):
-                self.notes.append(f"{len(listed) - len(commits.groups)} groups were left out (sample)")
+                self.notes.append(f"{len(listed) - len(commits.groups)} groups were not examined (sample)")
             return await persistent(lambda: self._look(commits, listed), max(AGAIN_S, self._every_s))
 
     async def _look(self, commits: GroupCommits, listed: Sequence[str]) -> Findings:
@@ -121,7 +121,7 @@ class GroupStage:
             "compared": outcomes.count("same"),
             "at_end": outcomes.count("at end"),
             "waiting": outcomes.count("waiting"),
-            "left_out": outcomes.count("left out"),
+            "explained": outcomes.count("explained"),
             "active": plan.active,
             "kept": plan.kept,
             "skipped": len(existing) - len(chosen),

@@ -7,13 +7,13 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Reason
 from mirrord.ledger.offset_map import LaneMap, Translation
 
-DrillOutcome = Literal["same", "at end", "waiting", "left out", "finding"]
+DrillOutcome = Literal["same", "at end", "waiting", "explained", "finding"]
 """What a drill has found for a position.
 
 - "same": the next record on the target is the next record on the source.
 - "at end": the source has no next record.
 - "waiting": the next record has not been copied yet, or an open transaction of another client on the target hides it.
-- "left out": the ledger says why the next record is not copied, or the target has removed it because a newer record has
+- "explained": the ledger says why the next record is not copied, or the target has removed it because a newer record has
   the same key.
 - "finding": the group would not continue with its next record.
 """
@@ -119,7 +119,7 @@ def verdict_on(position: DrillPosition, found: NextRecords, lane_map: LaneMap, l
         return _finding(position, f"the next record is at {next_offset}, and {removed}")
     if found.copy is None or found.copy.offset != there:
         if log.is_compacted and found.source.has_key:
-            return DrillVerdict("left out")
+            return DrillVerdict("explained")
         return _finding(position, f"the target has no record at {there}, where the map has the record at {next_offset}")
     if not log.is_transformed and (parts := different_parts(found.source, found.copy)):
         what = f"the record at {there} on the target is not the record at {next_offset} on the source"
@@ -147,7 +147,7 @@ def _not_there(position: DrillPosition, next_offset: int, translated: Translatio
     if translated.kind != "not_copied" or reason == "pending":
         return DrillVerdict("waiting")
     if reason in _INTENDED or (not reason and not log.is_explained):
-        return DrillVerdict("left out")
+        return DrillVerdict("explained")
     why = f"it was lost ({reason})" if reason else "the ledger does not say why it was not copied"
     return _finding(position, f"the record at {next_offset} is not on the target: {why}")
 

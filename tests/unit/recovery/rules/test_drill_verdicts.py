@@ -69,7 +69,7 @@ def test_the_next_record_is_the_same() -> None:
 
 def test_the_next_record_follows_one_that_is_not_copied() -> None:
     assert outcome(105, record(6, 6), record(105, 6), record(105, 6), at=5) == "same"
-    assert outcome(105, record(5, 5), record(105, 6), None, at=5) == "left out"
+    assert outcome(105, record(5, 5), record(105, 6), None, at=5) == "explained"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_records_that_the_target_lacks() -> None:
     )
     assert outcome(103, record(3, 3), None, None).startswith("the target has no record at 103")
     compacted = DrilledLog(100, 1_000, is_compacted=True)
-    assert outcome(103, record(3, 3), record(104, 4), None, log=compacted) == "left out"
+    assert outcome(103, record(3, 3), record(104, 4), None, log=compacted) == "explained"
     assert outcome(103, record(3, 3, key=None), None, None, log=compacted).startswith("the target has no record")
     expired = DrilledLog(104, 1_000)
     assert "has deleted the record (retention): its log begins at 104" in outcome(
@@ -147,18 +147,18 @@ def test_transformed_records_are_not_compared() -> None:
 @pytest.mark.parametrize(
     ("reason", "found"),
     [
-        ("filtered", "left out"),
-        ("rejected", "left out"),
-        ("skipped", "left out"),
+        ("filtered", "explained"),
+        ("rejected", "explained"),
+        ("skipped", "explained"),
         ("unexplained", "the record at 5 is not on the target: it was lost (unexplained)"),
         ("expired", "the record at 5 is not on the target: it was lost (expired)"),
         (None, "the record at 5 is not on the target: the ledger does not say why it was not copied"),
     ],
 )
-def test_a_record_without_a_copy_must_be_left_out_on_purpose(reason: Reason | None, found: str) -> None:
+def test_a_record_without_a_copy_must_be_explained_on_purpose(reason: Reason | None, found: str) -> None:
     assert outcome(105, record(5, 5), record(105, 6), None, at=5, reason=reason) == found
 
 
 def test_a_record_without_a_verdict_may_have_one_that_the_state_does_not_keep() -> None:
     log = DrilledLog(100, 1_000, is_explained=False)
-    assert outcome(105, record(5, 5), record(105, 6), None, at=5, reason=None, log=log) == "left out"
+    assert outcome(105, record(5, 5), record(105, 6), None, at=5, reason=None, log=log) == "explained"
