@@ -1,4 +1,4 @@
-"""Runs drills: finds the ledger and the clusters of each flow, and rehearses its failover."""
+"""Runs drills. Finds the ledger and the clusters of each flow, and rehearses its failover."""
 
 import asyncio
 from collections.abc import Callable

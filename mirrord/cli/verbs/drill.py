@@ -21,7 +21,7 @@ from policies.policy_trial import LOADING
 _EPILOG = """For each position of a consumer group, the drill reads the next record on the source and on the target, and
 compares key, value, headers and timestamp. It checks what mirrord ready checks, and whether the hooks of
 [flows.recovery] could run. It also creates the topic mirrord.FLOW.drill on the target, writes, reads and commits there,
-and deletes it again. Each stage is timed. No group, topic or offset is left behind, and nothing that clients use is
+and deletes it again. Each stage is timed. No group, topic or offset remains, and nothing that clients use is
 changed.
 
 The result is recorded in the flow's ledger. [drill] every = "1d" lets the daemon run drills by schedule.

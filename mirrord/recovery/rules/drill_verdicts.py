@@ -13,8 +13,8 @@ DrillOutcome = Literal["same", "at end", "waiting", "explained", "finding"]
 - "same": the next record on the target is the next record on the source.
 - "at end": the source has no next record.
 - "waiting": the next record has not been copied yet, or an open transaction of another client on the target hides it.
-- "explained": the ledger says why the next record is not copied, or the target has removed it because a newer record has
-  the same key.
+- "explained": the ledger says why the next record is not copied, or the target has removed it because a newer record
+  has the same key.
 - "finding": the group would not continue with its next record.
 """
 _NEVER_COPIED = frozenset({"start", "inherited"})
