@@ -6,7 +6,7 @@ from typing import get_args
 from mirrord.config.fault_text import closest_name
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.recovery import RecoveryBegan, RecoveryFinished, RecoveryMode
-from mirrord.ledger.folding.failovers import Recoveries, ends_all, has_ended, in_progress
+from mirrord.ledger.folding.failovers import Recoveries, ends_all, has_ended, in_progress, is_final
 from mirrord.model.errors import ConfigError
 from mirrord.supervision.rules.ruling import Ruling
 
@@ -54,7 +54,7 @@ def rule_cancel(flow: str, recoveries: Recoveries, at_ms: int) -> RecoveryFinish
     current = in_progress(recoveries)
     if current is None:
         raise ConfigError(f"no failover of flow {flow} is in progress")
-    if current.ended:
+    if is_final(current):
         raise ConfigError(f"failover {current.number} of flow {flow} has ended the copying: complete it")
     return RecoveryFinished(current.number, True, at_ms)
 
