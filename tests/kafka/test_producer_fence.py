@@ -2,13 +2,23 @@
 nobody else notices anything."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, closing
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.protocol.api_versions import WRITE_TXN_MARKERS
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.transaction_markers import (
@@ -19,16 +29,25 @@ from mirrord.kafka.protocol.transaction_markers import (
 )
 from mirrord.lab.cluster import Cluster
 from mirrord.model.names import TopicId
+from mirrord.operations.rules.required_acls import KAFKA_CLUSTER
 from mirrord.supervision.failover import producer_fence
-from mirrord.supervision.failover.producer_fence import fence_obstacle, fence_off
-from mirrord.supervision.rules.producer_fence import COORDINATOR_EPOCH, LAST_EPOCH, FormerProducer
+from mirrord.supervision.failover.producer_fence import FenceObstacle, fence_obstacle, fence_off
+from mirrord.supervision.rules.producer_fence import (
+    COORDINATOR_EPOCH,
+    LAST_EPOCH,
+    NEEDED,
+    NOT_FENCED,
+    FormerProducer,
+)
 from tests.fixtures.daemon import SECONDS
-from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.lab import Allow, LabPair, client_settings
 from tests.fixtures.lab_partition import LabTarget
 from tests.fixtures.lab_transactions import LabTransactionalPartition
-from tests.fixtures.mirror import config_of
+from tests.fixtures.mirror import config_of, ends
+from tests.fixtures.wire import open_to, security_of, topic_in
 from tests.sim.contract import OLD_MS, Answered, Batch
 
+USER = "stranger"
 FENCED = "late batches to 1 partitions are refused by the target"
 OLD_EPOCH = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -190,9 +209,7 @@ async def test_which_epochs_a_marker_may_have(target: LabTarget) -> None:
     assert (await partition.visible()).end == 12
 
 
-async def test_partitions_that_are_gone_or_have_no_leader(
-    target: LabTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_partitions_that_are_gone_or_have_no_leader(target: LabTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_fence, "PATIENCE_S", 0.3)
     partition = await partition_of(target)
     producer = await partition.producer()
@@ -224,3 +241,52 @@ async def test_a_follower_refuses_a_marker(lab_three: Cluster) -> None:
         assert await fence(partition, first.producer) == FENCED
         await partition.elect()
         assert (await partition.produce(first.next())).error == OLD_EPOCH
+
+
+class OnCluster:
+    """The only ACL of a user on the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._admin = AdminClient(client_settings(cluster))
+
+    def only(self, operation: AclOperation | None) -> None:
+        """Allow only this operation, and wait until the broker knows it."""
+        kind, literal, some = ResourceType.BROKER, ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        head = (kind, KAFKA_CLUSTER, literal, f"User:{USER}", "*")
+        every = AclBindingFilter(*head, AclOperation.ANY, some)
+        for done in self._admin.delete_acls([every]).values():
+            done.result(SECONDS)
+        if operation is not None:
+            for done in self._admin.create_acls([AclBinding(*head, operation, some)]).values():
+                done.result(SECONDS)
+        wanted = [] if operation is None else [operation]
+        deadline = time.monotonic() + SECONDS
+        while [each.operation for each in self._admin.describe_acls(every).result(SECONDS)] != wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def on_cluster(lab_sasl: Cluster) -> Generator[OnCluster]:
+    acls = OnCluster(lab_sasl)
+    yield acls
+    acls.only(None)
+
+
+async def test_which_permission_the_fence_needs(lab_sasl: Cluster, allow: Allow, on_cluster: OnCluster) -> None:
+    """ALTER or CLUSTER_ACTION on the cluster. Without either, the failover continues, and says what is missing."""
+    with closing(await open_to(lab_sasl)) as connection:
+        topic = await topic_in(lab_sasl, connection)
+    allow(USER, AclOperation.DESCRIBE, topic.name or "")
+    user = ClusterConfig((lab_sasl.bootstrap,), security_of(lab_sasl, USER))
+    producer = FormerProducer(MarkedPartition(2**40, topic.name or "", 0), TopicId(topic.id), 0)
+    for operation in (None, AclOperation.ALTER, AclOperation.CREATE, AclOperation.CLUSTER_ACTION):
+        await asyncio.to_thread(on_cluster.only, operation)
+        obstacle, line = await fence_obstacle("us", user, SECONDS), await fence_off("us", user, [producer])
+        if operation in {AclOperation.ALTER, AclOperation.CLUSTER_ACTION}:
+            assert (obstacle, line) == (None, FENCED)
+        else:
+            why = f"us: CLUSTER_AUTHORIZATION_FAILED: {NEEDED}"
+            assert obstacle == FenceObstacle(True, why)
+            assert line == f"{NOT_FENCED} to {topic.name}-0: {why}"
+    assert await asyncio.to_thread(ends, lab_sasl, topic.name or "") == {0: 2}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -57,9 +58,17 @@ async def fence_off(alias: Alias, cluster: ClusterConfig, producers: Sequence[Fo
     return fence_line(fence.fenced, fence.refused)
 
 
-async def fence_obstacle(alias: Alias, cluster: ClusterConfig, timeout_s: float) -> str:
-    """Return why the cluster would not write markers for mirrord, or an empty string. Nothing is changed: the marker of
-    the test request is for a partition that cannot exist. Raises EnvironmentFault if the cluster does not answer.
+class FenceObstacle(NamedTuple):
+    """Why a cluster would not write markers for mirrord."""
+
+    is_permission: bool
+    """Whether a permission is missing. Otherwise, the brokers do not support the request."""
+    line: str
+
+
+async def fence_obstacle(alias: Alias, cluster: ClusterConfig, timeout_s: float) -> FenceObstacle | None:
+    """Return why the cluster would not write markers for mirrord, or None. Nothing is changed: the marker of the test
+    request is for a partition that cannot exist. Raises EnvironmentFault if the cluster does not answer.
 
     A broker checks the permission first (kafka.server.KafkaApis).
     """
@@ -67,11 +76,13 @@ async def fence_obstacle(alias: Alias, cluster: ClusterConfig, timeout_s: float)
     try:
         errors = await _write(asker, [AbortMarker(_NOWHERE, 0, COORDINATOR_EPOCH)], None)
     except NotOffered as fault:
-        return f"{alias}: {fault}"
+        return FenceObstacle(False, f"{alias}: {fault}")
     finally:
         asker.close()
     error = errors.get(_NOWHERE, int(ErrorCode.NONE))
-    return reason(error) if error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+    if error != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return None
+    return FenceObstacle(True, f"{alias}: {reason(error)}")
 
 
 async def _write(asker: Asker, markers: Sequence[AbortMarker], at: BrokerAddress | None) -> dict[MarkedPartition, int]:
@@ -155,7 +166,7 @@ class _Fence:
         elif result == "again":
             again[where] = reason(answer)
         else:
-            self.refused[where] = reason(answer)
+            self.refused[where] = f"{self._alias}: {reason(answer)}"
 
     async def _at(
         self, address: BrokerAddress, markers: Sequence[AbortMarker]
