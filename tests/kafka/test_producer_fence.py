@@ -111,6 +111,17 @@ async def test_late_batches_of_a_fenced_producer_are_refused(target: LabTarget) 
     assert (await partition.visible()).end == 13
 
 
+async def test_an_older_broker_fences_as_well(lab_old: Cluster) -> None:
+    async with _brokers(lab_old) as target:
+        partition = await partition_of(target)
+        first = Batch(await partition.producer(), 0)
+        assert await partition.produce(first) == Answered(0, 0)
+        for _ in range(2):
+            assert await fence(partition, first.producer) == FENCED
+            assert (await partition.produce(first.next())).error == OLD_EPOCH
+        assert await fence_obstacle("us", config_of(lab_old), SECONDS) is None
+
+
 async def test_a_producer_that_the_target_does_not_know_is_fenced(target: LabTarget) -> None:
     """Nothing of it has arrived, but its first batch may be under way."""
     partition = await partition_of(target)
