@@ -55,7 +55,8 @@ def rule_cancel(flow: str, recoveries: Recoveries, at_ms: int) -> RecoveryFinish
     if current is None:
         raise ConfigError(f"no failover of flow {flow} is in progress")
     if is_final(current):
-        raise ConfigError(f"failover {current.number} of flow {flow} has ended the copying: complete it")
+        done = "has ended the copying" if current.ended else "is about to end the copying"
+        raise ConfigError(f"failover {current.number} of flow {flow} {done}: complete it")
     return RecoveryFinished(current.number, True, at_ms)
 
 
