@@ -21,6 +21,7 @@ from mirrord.operations.advertised_brokers import ClusterSeen, check_brokers
 from mirrord.operations.backlog_age import backlog_findings, clock_findings
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.config_findings import expiry_ms, own_topics_findings, settings_findings
+from mirrord.operations.fence_survey import fence_findings
 from mirrord.operations.granted_acls import RightSeen
 from mirrord.operations.hazard_survey import find_hazards, read_state
 from mirrord.operations.ledger_writers_survey import ledger_writer_findings
@@ -126,6 +127,7 @@ async def _check_flow(
         "who may write to the ledger": ledger_writer_findings(
             flow, config.clusters[flow.target], access.upkeep(flow.target)
         ),
+        "late batches": fence_findings(config, flow),
         "how old the backlog is": _backlog(config, access, survey, ledger, seen),
         "clocks": clock_findings(config, survey, access.clock.wall_ms()),
         "where partitions begin": _beginnings(config, survey, ledger),

@@ -68,6 +68,12 @@ class SettledLanes:
         left = self._left.get(lane)
         return None if left is None else left.written
 
+    def read_again(self) -> None:
+        """Forget what the lanes have copied. The next call to `settle` reads the target again, without waiting for the
+        former holders once more."""
+        for left in self._left.values():
+            left.settled = left.written = None
+
     async def settle(
         self, flow: FlowConfig, state: FlowState, lanes: Sequence[LaneState], targets: Mapping[str, Topic]
     ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, conf, fill, mirrord, unique
-from tests.fixtures.failover import command, failover, groups_for, stays, writing
+from tests.fixtures.failover import MARKER, command, failover, groups_for, stays, writing
 from tests.fixtures.groups import commit, committed, member
 from tests.fixtures.lab import LabFactory, LabPair
 from tests.fixtures.mirror import create_topic, ends
@@ -39,7 +39,7 @@ def test_a_lost_source_is_left_for_good(lab_cluster: LabFactory, lab_pair: LabPa
         assert (receipt["outcome"], receipt["mode"], receipt["reason"]) == ("complete", "source-lost", "fire")
         copied = ends(target, f"eu.{topic}")
         for lost in receipt["lost"]:
-            assert lost["start"] == copied[lost["partition"]] == lost["target_end"]
+            assert lost["start"] + MARKER == copied[lost["partition"]] == lost["target_end"]
         assert committed(target, group, f"eu.{topic}", copied) == committed_at
         # Repeating the command changes nothing.
         again = failover(path, "--source-lost", "--reason", "another")
@@ -48,8 +48,9 @@ def test_a_lost_source_is_left_for_good(lab_cluster: LabFactory, lab_pair: LabPa
         there = ends(source, topic)
         lost_of = {lost["partition"]: lost for lost in receipt["lost"]}
         for partition, end in there.items():
-            seen = lost_of[partition]["end"] if partition in lost_of else copied[partition]
-            assert copied[partition] <= seen <= end
+            records = copied[partition] - MARKER
+            seen = lost_of[partition]["end"] if partition in lost_of else records
+            assert records <= seen <= end
         if dies == "source":
             daemon.until(lambda: daemon.flow().state == "ended")
         with Daemon(path) as revived:
@@ -83,9 +84,17 @@ def test_a_command_that_is_killed_is_repeated(lab_cluster: LabFactory, lab_pair:
     # Nobody has seen the last records. The receipt says up to which time the source was seen.
     assert receipt["lost"] == []
     assert receipt["seen_ms"] < receipt["began_ms"]
-    assert [each["step"] for each in receipt["steps"]] == ["before", "stop", "groups", "grant", "after"]
+    assert [each["step"] for each in receipt["steps"]] == [
+        "before",
+        "stop",
+        "settle",
+        "fence",
+        "groups",
+        "grant",
+        "after",
+    ]
     assert committed(target, group, f"eu.{topic}", range(2)) == {0: 100, 1: 120}
-    assert ends(target, f"eu.{topic}") == {0: 150, 1: 150}
+    assert ends(target, f"eu.{topic}") == {0: 150 + MARKER, 1: 150 + MARKER}
 
 
 def test_a_planned_failover_loses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
@@ -100,10 +109,12 @@ def test_a_planned_failover_loses_nothing(lab_pair: LabPair, tmp_path: Path) -> 
         commit(source, group, topic, {0: 50, 1: 60})
         receipt = failover(path, "--planned")
         assert (receipt["outcome"], receipt["partitions"], receipt["lost"]) == ("complete", 2, [])
-        assert [each["step"] for each in receipt["steps"]] == ["before", "catch up", "stop", "groups", "grant", "after"]
+        steps = {each["step"]: each["outcome"] for each in receipt["steps"]}
+        assert [*steps] == ["before", "catch up", "stop", "fence", "groups", "grant", "after"]
+        assert steps["fence"] == "late batches to 2 partitions are refused by the target"
         assert receipt["names"] == {topic: f"eu.{topic}"}
         copied = ends(target, f"eu.{topic}")
-        assert copied == ends(source, topic)
+        assert copied == {partition: end + MARKER for partition, end in ends(source, topic).items()}
         assert committed(target, group, f"eu.{topic}", copied) == {0: 50, 1: 60}
         daemon.until(lambda: daemon.flow().state == "ended")
         with urllib.request.urlopen(f"{daemon.http()}/readiness", timeout=SECONDS) as answer:
@@ -138,7 +149,7 @@ def test_some_topics_move_and_the_others_are_still_copied(lab_pair: LabPair, tmp
         commit(source, f"{name}-b", kept, {0: 70})
         daemon.until(lambda: ends(target, f"eu.{kept}") == {0: 130})
         daemon.until(lambda: committed(target, f"{name}-b", f"eu.{kept}") == {0: 70})
-        assert ends(target, f"eu.{gone}") == {0: 100}
+        assert ends(target, f"eu.{gone}") == {0: 100 + MARKER}
         assert committed(target, f"{name}-a", f"eu.{gone}") == {0: 50}
         assert daemon.flow().state == "running"
         # The rest follows later, even if the source is gone by then.
@@ -189,7 +200,7 @@ def test_bad_input_gets_one_clear_error_and_changes_nothing(lab_pair: LabPair, t
         assert "no failover of these flows is in progress" in refused("--cancel")
         assert "do not apply to it" in refused("--cancel", "--dry-run")
         shown = mirrord("failover", path, "--planned", "--dry-run")
-        assert "steps: before, catch up, stop, end, groups, grant, after, finish" in shown.stdout
+        assert "steps: before, catch up, stop, end, fence, groups, grant, after, finish" in shown.stdout
         assert daemon.flow().state == "running"
         daemon.stop()
     assert "no daemon copies" in refused("--planned")

@@ -12,7 +12,7 @@ from typing import Any
 from mirrord.lab.cluster import Cluster
 from mirrord.supervision.rules.failover_plan import STEPS
 from tests.fixtures.daemon import Daemon, fill, mirrord, unique
-from tests.fixtures.failover import failovers, ledger_of, stays
+from tests.fixtures.failover import MARKER, failovers, ledger_of, stays
 from tests.fixtures.groups import commit, committed
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic, ends
@@ -125,7 +125,7 @@ def test_one_direction_ends_and_then_both(lab_pair: LabPair, tmp_path: Path) -> 
             way.write(30)
             commit(way.source, way.group, way.topic, {0: 40})
         daemon.until(lambda: (kept.copied(), kept.position()) == (80, 40))
-        stays(lambda: gone.copied() == 50)
+        stays(lambda: gone.copied() == 50 + MARKER)
         assert gone.position() == 20
         assert not kept.is_begun
 
@@ -135,7 +135,7 @@ def test_one_direction_ends_and_then_both(lab_pair: LabPair, tmp_path: Path) -> 
         assert both[kept.flow]["names"] == {kept.topic: kept.into}
         daemon.until(lambda: set(states(daemon).values()) == {"ended"})
         kept.write(10)
-        stays(lambda: (gone.copied(), kept.copied()) == (50, 80))
+        stays(lambda: (gone.copied(), kept.copied()) == (50 + MARKER, 80 + MARKER))
         assert daemon.stop() == 0
 
 
@@ -152,10 +152,10 @@ def test_both_directions_end_at_once_without_a_daemon(lab_pair: LabPair, tmp_pat
         receipt = receipts[way.flow]
         assert (receipt["outcome"], receipt["mode"], receipt["partitions"]) == ("complete", "source-lost", 1)
         (lost,) = receipt["lost"]
-        assert (lost["topic"], lost["start"], lost["end"], lost["target_end"]) == (way.topic, 50, 60, 50)
+        assert (lost["topic"], lost["start"], lost["end"], lost["target_end"]) == (way.topic, 50, 60, 50 + MARKER)
         assert way.position() == 20
     assert failovers(mm2.path, "--source-lost") == receipts
     with Daemon(mm2.converted) as daemon:
         daemon.until(lambda: set(states(daemon).values()) == {"ended"})
-        stays(lambda: all(way.copied() == 50 for way in mm2.ways))
+        stays(lambda: all(way.copied() == 50 + MARKER for way in mm2.ways))
         assert daemon.stop() == 0

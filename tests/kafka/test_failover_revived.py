@@ -16,6 +16,7 @@ from tests.fixtures.altered_mirrord import FREEZES_AT, HOST_NAME
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, unique
 from tests.fixtures.failover import (
     ALTERED,
+    MARKER,
     Gate,
     command,
     failover,
@@ -78,11 +79,11 @@ def assert_prefix(source: Cluster, target: Cluster, topic: str, receipt: dict[st
     copied = ends(target, into)
     assert receipt["lost"]
     for each in receipt["lost"]:
-        assert each["start"] == each["target_end"] == copied[each["partition"]]
+        assert each["start"] + MARKER == each["target_end"] == copied[each["partition"]]
     for partition, end in copied.items():
         there = values(target, into, partition)
-        assert len(there) == end
-        assert there == values(source, topic, partition)[:end]
+        assert len(there) == end - MARKER
+        assert there == values(source, topic, partition)[: end - MARKER]
 
 
 def test_a_frozen_daemon_wakes_up_after_another_one_has_failed_over(lab_pair: LabPair, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_copies_of_the_file_start_elsewhere(lab_pair: LabPair, tmp_path: Path) -
             commit(source, f"{flow}-group", topic, {0: 40, 1: 40})
             for each in started:
                 each.until(lambda each=each: each.flow().state == "ended")
-            stays(lambda: ends(target, into) == {0: 50, 1: 50})
+            stays(lambda: ends(target, into) == {0: 50 + MARKER, 1: 50 + MARKER})
             assert committed(target, f"{flow}-group", into, range(2)) == {0: 20, 1: 30}
             assert f"eu.{later}" not in AdminClient(client_settings(target)).list_topics(timeout=SECONDS).topics
             assert [each.stop() for each in (*started, standby)] == [0] * 4
@@ -175,5 +176,5 @@ def test_the_source_is_turned_off_as_soon_as_the_copying_has_ended(
         assert groups.startswith("2 positions are known exactly")
         daemon.until(lambda: daemon.flow().state == "ended")
         assert daemon.stop() == 0
-    assert ends(target, into) == {0: 50, 1: 50}
+    assert ends(target, into) == {0: 50 + MARKER, 1: 50 + MARKER}
     assert committed(target, f"{flow}-group", into, range(2)) == {0: 20, 1: 30}

@@ -21,6 +21,7 @@ from mirrord.kafka.protocol import (
     produce,
     producer_ids,
     quotas,
+    transaction_markers,
 )
 from mirrord.kafka.protocol.crc32c import HEAD_LENGTH, carried, checksum, records_crc
 from mirrord.kafka.protocol.errors import WireError
@@ -45,6 +46,7 @@ PARSERS: dict[str, Callable[[Reader], object]] = {
     "MetadataResponse 13": lambda reader: metadata.decode(13, reader),
     "InitProducerIdResponse 4": producer_ids.decode_init_producer_id,
     "DescribeProducersResponse 0": producer_ids.decode_describe_producers,
+    "WriteTxnMarkersResponse 1": transaction_markers.decode_markers,
     "ListOffsetsResponse 7": list_offsets.decode_list_offsets,
     "OffsetForLeaderEpochResponse 4": list_offsets.decode_epoch_ends,
     "DescribeConfigsResponse 4": configs.decode_describe,

@@ -18,6 +18,7 @@ from mirrord.model.failover import FailoverReceipt, FailoverReport
 from mirrord.model.version import version
 from mirrord.operations.failover_receipt import receipt_lines
 from mirrord.operations.failover_run import FailoverRequest, cancel, check_failover, fail_over, is_cancellable
+from mirrord.operations.fence_survey import fence_remarks
 from mirrord.operations.readiness_report import gather_readiness
 from mirrord.recovery.flow_readiness import ReadinessOptions
 from mirrord.supervision.rules.failover_plan import STEPS
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = FailoverRequest(mode, topics, author(), reason)
     lines = asyncio.run(_check(config, asked))
     if arguments.dry_run:
-        return _preview(arguments, config, mode, lines)
+        return _preview(arguments, config, mode, lines, asyncio.run(fence_remarks(config)))
     return _print(arguments, *asyncio.run(_all(config, asked)), good="complete")
 
 
@@ -118,13 +119,16 @@ def _sorted_out(answers: Sequence[FailoverReceipt | BaseException]) -> Ended:
     return receipts, faults
 
 
-def _preview(arguments: argparse.Namespace, config: Config, mode: RecoveryMode, lines: list[str]) -> int:
+def _preview(
+    arguments: argparse.Namespace, config: Config, mode: RecoveryMode, lines: list[str], remarks: list[str]
+) -> int:
     report = gather_readiness(config, ReadinessOptions())
     blocked = mode == "planned" and not report.ready
     if arguments.json:
-        print(msgspec.json.encode({"steps": STEPS[mode], "plan": lines, "ready": report}).decode())
+        document = {"steps": STEPS[mode], "plan": lines, "remarks": remarks, "ready": report}
+        print(msgspec.json.encode(document).decode())
     else:
-        print_lines([f"steps: {', '.join(STEPS[mode])}", *(f"{line} (not yet: --dry-run)" for line in lines)])
+        print_lines([f"steps: {', '.join(STEPS[mode])}", *(f"{line} (not yet: --dry-run)" for line in lines), *remarks])
         console().print(readiness(report, whole=False))
     return 3 if blocked else 0
 

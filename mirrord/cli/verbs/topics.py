@@ -21,9 +21,9 @@ from mirrord.topics.rules.topic_list import TopicLine, with_orders
 from policies.policy_trial import LOADING
 
 _EPILOG = """States: copied; to-create and to-grow (the next start creates the target topic, or adds partitions to it);
-fault (the topic cannot be copied); internal, excluded, not-included, cycle and left-out (the topic is not selected);
-paused (by `mirrord pause`). If the source does not answer, the topics in the ledger are shown, with the state recorded.
-Nothing is changed."""
+fault (the topic cannot be copied); ended (a failover has ended its copying); internal, excluded, not-included, cycle
+and left-out (the topic is not selected); paused (by `mirrord pause`). If the source does not answer, the topics in the
+ledger are shown, with the state recorded. Nothing is changed."""
 _STYLES = {
     "copied": "green",
     "to-create": "yellow",

@@ -36,6 +36,7 @@ DELETE_GROUPS = Api(42, "DeleteGroups", 2, 2)
 DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 3, 5)
 END_TXN = Api(26, "EndTxn", 3, 3)
+WRITE_TXN_MARKERS = Api(27, "WriteTxnMarkers", 1, 1)
 OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", 4, 4)
 DESCRIBE_ACLS = Api(29, "DescribeAcls", 2, 3)
 CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
@@ -77,6 +78,9 @@ GROUP_APIS = (
 """If a broker lacks one of these APIs, consumer groups are not followed. Records are still copied."""
 DRILL_APIS = (DELETE_GROUPS,)
 """If a broker lacks one of these APIs, a drill cannot exercise the write path. Everything else works."""
+FENCE_APIS = (WRITE_TXN_MARKERS,)
+"""If a broker lacks one of these APIs, a failover cannot fence off late batches of a suspended process. It is complete
+all the same."""
 TELLING_APIS = (END_TXN, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
 """APIs that mirrord uses only for its reports: to check permissions, to compare client quotas, to read the clock of a
 cluster, and to name open transactions. If a broker lacks one of them, the corresponding information is missing. Some of

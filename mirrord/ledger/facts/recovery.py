@@ -87,7 +87,7 @@ class CopyingEnded(Fact, frozen=True, tag="copying_ended"):
 
 class RecoveryFinished(Fact, frozen=True, tag="recovery_finished"):
     """A failover has ended: it is complete, or an operator has cancelled it. It can be cancelled until the copying has
-    ended. After it was cancelled, everything is copied as before."""
+    ended, or until the step "settle" is done. After it was cancelled, everything is copied as before."""
 
     number: int
     """Number of the failover."""

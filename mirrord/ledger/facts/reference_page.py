@@ -238,7 +238,7 @@ EFFECTS: dict[type, str] = {
     ),
     RecoveryStepDone: (
         "The fact takes effect if this step is not done yet. It adds the step. After the step `catch up`, the daemon "
-        "stops the lanes of the failover's topics."
+        "stops the lanes of the failover's topics. After the step `settle`, the failover can no longer be cancelled."
     ),
     CopyingEnded: (
         "The fact takes effect if the copying has not been ended yet. It adds the lost ranges. From then on, facts "
@@ -246,8 +246,9 @@ EFFECTS: dict[type, str] = {
         "daemon refuses to copy them."
     ),
     RecoveryFinished: (
-        "The fact takes effect if the copying has ended (`CopyingEnded`) and `cancelled` is false, or if it has not "
-        "ended and `cancelled` is true. Another failover can then begin."
+        "The fact takes effect if the copying has ended (`CopyingEnded`) and `cancelled` is false. With `cancelled`, "
+        "it takes effect if the copying has not ended and the step `settle` is not done. Another failover can then "
+        "begin."
     ),
     RangeAudited: (
         "The fact takes effect if it extends the proven range of the lane without a gap, or proves the same range at "

@@ -22,6 +22,9 @@ Recoveries = tuple[Recovery, ...]
 """The failovers of a flow, the newest last."""
 CAUGHT_UP: Literal["catch up"] = "catch up"
 """The step of a planned failover after which its topics are no longer copied."""
+SETTLED: Literal["settle"] = "settle"
+"""The step after which a failover can no longer be cancelled, although the copying has not ended yet: the target then
+refuses batches of the lanes' producers."""
 
 
 def take(recoveries: Recoveries, fact: RecoveryFact) -> Recoveries | None:
@@ -42,7 +45,7 @@ def take(recoveries: Recoveries, fact: RecoveryFact) -> Recoveries | None:
             lost = {"lost": fact.lost, "partitions": fact.partitions, "seen_ms": fact.seen_ms}
             current = replace(current, ended=True, **lost)
         case RecoveryFinished():
-            if fact.cancelled == current.ended:
+            if is_final(current) if fact.cancelled else not current.ended:
                 return None
             current = replace(current, finished_ms=fact.at_ms, cancelled=fact.cancelled, why=fact.why)
     return (*recoveries[:-1], current)
@@ -62,6 +65,11 @@ def in_progress(recoveries: Recoveries) -> Recovery | None:
     """Return the failover that has begun and has neither been completed nor cancelled, or None."""
     last = recoveries[-1] if recoveries else None
     return last if last is not None and last.finished_ms < 0 else None
+
+
+def is_final(recovery: Recovery) -> bool:
+    """Return whether a failover can no longer be cancelled."""
+    return recovery.ended or any(each.step == SETTLED for each in recovery.steps)
 
 
 def has_ended(recoveries: Recoveries, topic: str) -> bool:

@@ -8,13 +8,13 @@ that is commented out.
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mirrord.config.cross_checks import literal_prefix
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.config.security import Security
 from mirrord.model.names import Alias
-from mirrord.operations.rules.required_acls import KAFKA_CLUSTER, Resource, Right, named_topics
+from mirrord.operations.rules.required_acls import FENCING, KAFKA_CLUSTER, Resource, Right, named_topics
 from policies.flow_policies import naming_of
 
 _ADMIN = "admin-{alias}.properties"
@@ -54,6 +54,8 @@ def acl_commands(
         principal, origin = principal_of(cluster.security)
         lines += [f"# cluster {alias}: principal {principal} (from {origin})"]
         lines += _commands(wanted[alias], alias, cluster)
+        if any(flow.target == alias for flow in flows):
+            lines += _fencing(wanted[alias], alias, cluster)
         lines += [*later, ""]
     return lines[:-1]
 
@@ -69,6 +71,17 @@ def _commands(rights: Iterable[Right], alias: Alias, cluster: ClusterConfig) -> 
         names[resource, is_prefix, tuple(sorted(wanted))].append(name.removesuffix("*") if is_prefix else name)
     for (resource, is_prefix, wanted), resources in names.items():
         yield _command(alias, cluster, wanted, resource, resources, is_prefix=is_prefix)
+
+
+def _fencing(rights: Collection[Right], alias: Alias, cluster: ClusterConfig) -> Iterator[str]:
+    """Yield commands that are commented out, because what they grant is optional and permits much more."""
+    there = {right.operation for right in rights if right.resource == "cluster"}
+    if not there.intersection(FENCING):
+        new, old = (_command(alias, cluster, (each,), "cluster", [KAFKA_CLUSTER], is_prefix=False) for each in FENCING)
+        yield "# Optional: to fence off late batches of a suspended process at a failover; it also permits ACL changes"
+        yield f"# {new}"
+        yield "# The same before Kafka 3.8. It also permits acting as a broker:"
+        yield f"# {old}"
 
 
 def _command(

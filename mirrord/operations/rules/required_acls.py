@@ -33,7 +33,17 @@ from mirrord.model.names import (
 from mirrord.topics.rules.topic_plan import TopicsPlan
 from policies.mm2_names import HEARTBEATS
 
-Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
+Operation = Literal[
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "ALTER",
+    "DESCRIBE",
+    "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+]
 Resource = Literal["cluster", "topic", "group", "transactional-id"]
 
 CODES: dict[Operation, int] = {
@@ -43,6 +53,7 @@ CODES: dict[Operation, int] = {
     "DELETE": 6,
     "ALTER": 7,
     "DESCRIBE": 8,
+    "CLUSTER_ACTION": 9,
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
 }
@@ -54,6 +65,12 @@ _IMPLY: dict[str, tuple[Operation, ...]] = {
 """Maps an operation to the operations that imply it."""
 KAFKA_CLUSTER = "kafka-cluster"
 """The only name that a resource of the type "cluster" can have."""
+
+
+FENCING: tuple[Operation, ...] = ("ALTER", "CLUSTER_ACTION")
+"""Operations on the target cluster. With one of them, a failover can fence off late batches of suspended processes:
+ALTER since Kafka 3.8 (KIP-1037), CLUSTER_ACTION with every version. Both permit much more than that, and everything
+else works without them. They are therefore optional, and no `Need` contains them for this purpose."""
 
 
 class Right(msgspec.Struct, frozen=True, order=True):

@@ -22,11 +22,13 @@ from mirrord.supervision.failover.client_steps import ClientSteps
 from mirrord.supervision.failover.cluster_ends import complete, observed, partitions_of, source_ends, target_ends
 from mirrord.supervision.failover.executor import FailoverExecutor
 from mirrord.supervision.failover.final_commits import FinalTarget, commit_final, recorded_positions
+from mirrord.supervision.failover.producer_fence import fence_off
 from mirrord.supervision.failover.source_use import SourceGroups, lacking, partitions_to_copy, source_groups
 from mirrord.supervision.fleet.fleet import Fleet
 from mirrord.supervision.group_follower_keeper import GroupKeeper
 from mirrord.supervision.rules.failover_plan import concerned_lanes
 from mirrord.supervision.rules.final_positions import Offsets, SourceCommit, with_commits
+from mirrord.supervision.rules.producer_fence import former_producers
 from mirrord.supervision.rules.unrecorded_copies import is_final
 from mirrord.supervision.settled_lanes import SettledLanes
 from mirrord.supervision.shared_services import Services
@@ -178,6 +180,12 @@ class DaemonHands:
 
     def _wait_for(self, lanes: int) -> None:
         self.note = f"waiting until no process can write to {lanes} target partitions"
+
+    async def fence(self, recovery: Recovery) -> str:
+        """See `FailoverHands`."""
+        line = await fence_off(self._flow.target, self._parts.setup.target, former_producers(self._state, recovery))
+        self._settled.read_again()
+        return line
 
     async def source_ends(self, recovery: Recovery) -> Mapping[SourcePartition, SeenEnd]:
         """See `FailoverHands`."""

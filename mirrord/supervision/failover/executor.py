@@ -51,6 +51,12 @@ class FailoverHands(Protocol):
         """Return what each of these lanes has copied in the end. Raises EnvironmentFault."""
         ...
 
+    async def fence(self, recovery: Recovery) -> str:
+        """Make the target refuse late batches of processes that were suspended. Return what was done, and of which
+        partitions it is impossible. From then on, `copied` reads the target again. Raises EnvironmentFault if the
+        target does not answer at all."""
+        ...
+
     async def source_ends(self, recovery: Recovery) -> Mapping[SourcePartition, SeenEnd]:
         """Return the high watermarks of the partitions whose leaders answer. Raises EnvironmentFault if the failover is
         planned and a leader does not answer."""
@@ -146,6 +152,11 @@ class FailoverExecutor:
             case "stop":
                 await self._hands.stop(concerned_lanes(self._ledger(), recovery))
                 await self._done(recovery, step, "")
+            case "settle":
+                await self._hands.copied(self._begun(recovery))
+                await self._done(recovery, step, "")
+            case "fence":
+                await self._done(recovery, step, await self._hands.fence(recovery))
             case "end":
                 await self._end(recovery)
             case "groups":
@@ -171,8 +182,7 @@ class FailoverExecutor:
     async def _end(self, recovery: Recovery) -> None:
         state = self._ledger()
         lanes = concerned_lanes(state, recovery)
-        begun = [lane for lane in lanes if lane.grant and has_begun(state, lane)]
-        copied = await self._hands.copied(begun)
+        copied = await self._hands.copied(self._begun(recovery))
         ends = await self._hands.source_ends(recovery)
         targets = await self._hands.target_ends(lanes)
         loss = loss_of(SeenEnds(self._ledger()), recovery, copied, ends, targets, self._start_offset(state))
@@ -183,6 +193,10 @@ class FailoverExecutor:
             await self._cancel(recovery, f"{lacks}: producers may still write")
             return
         await self._record(CopyingEnded(recovery.number, loss.ranges, loss.partitions, loss.seen_ms))
+
+    def _begun(self, recovery: Recovery) -> list[LaneState]:
+        state = self._ledger()
+        return [lane for lane in concerned_lanes(state, recovery) if lane.grant and has_begun(state, lane)]
 
     async def _done(self, recovery: Recovery, step: Step, outcome: str) -> None:
         await self._record(RecoveryStepDone(recovery.number, step, outcome))

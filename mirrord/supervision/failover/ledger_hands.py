@@ -14,7 +14,9 @@ from mirrord.model.names import LaneId
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.failover.cluster_ends import complete, observed, partitions_of, source_ends, target_ends
 from mirrord.supervision.failover.final_commits import FinalTarget, commit_final, recorded_positions
+from mirrord.supervision.failover.producer_fence import fence_off
 from mirrord.supervision.rules.failover_plan import concerned_lanes
+from mirrord.supervision.rules.producer_fence import former_producers
 from mirrord.supervision.settled_lanes import SettledLanes
 
 
@@ -58,6 +60,12 @@ class LedgerHands:
 
     def _wait_for(self, lanes: int) -> None:
         self.note = f"waiting until no process can write to {lanes} target partitions"
+
+    async def fence(self, recovery: Recovery) -> str:
+        """See `FailoverHands`."""
+        line = await fence_off(self._flow.target, self._target, former_producers(self._ledger(), recovery))
+        self._settled.read_again()
+        return line
 
     async def source_ends(self, recovery: Recovery) -> Mapping[SourcePartition, SeenEnd]:
         """See `FailoverHands`."""

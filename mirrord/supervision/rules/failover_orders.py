@@ -6,7 +6,7 @@ from typing import get_args
 from mirrord.config.fault_text import closest_name
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.recovery import RecoveryBegan, RecoveryFinished, RecoveryMode
-from mirrord.ledger.folding.failovers import Recoveries, ends_all, has_ended, in_progress
+from mirrord.ledger.folding.failovers import Recoveries, ends_all, has_ended, in_progress, is_final
 from mirrord.model.errors import ConfigError
 from mirrord.supervision.rules.ruling import Ruling
 
@@ -54,8 +54,9 @@ def rule_cancel(flow: str, recoveries: Recoveries, at_ms: int) -> RecoveryFinish
     current = in_progress(recoveries)
     if current is None:
         raise ConfigError(f"no failover of flow {flow} is in progress")
-    if current.ended:
-        raise ConfigError(f"failover {current.number} of flow {flow} has ended the copying: complete it")
+    if is_final(current):
+        done = "has ended the copying" if current.ended else "is about to end the copying"
+        raise ConfigError(f"failover {current.number} of flow {flow} {done}: complete it")
     return RecoveryFinished(current.number, True, at_ms)
 
 

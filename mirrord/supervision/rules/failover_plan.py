@@ -8,18 +8,22 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from mirrord.ledger.facts.recovery import LostRange, Recovery, RecoveryMode
-from mirrord.ledger.folding.failovers import CAUGHT_UP, concerns, has_ended
+from mirrord.ledger.folding.failovers import CAUGHT_UP, SETTLED, concerns, has_ended
 from mirrord.ledger.last_seen.source_ends import SeenEnd, SeenEnds
 from mirrord.ledger.source_ends import CopiedPart, SourcePartition, StartOffset, lane_end
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId, TopicPartition
 
-Step = Literal["before", "catch up", "stop", "end", "groups", "grant", "after", "finish"]
+Step = Literal["before", "catch up", "stop", "settle", "fence", "end", "groups", "grant", "after", "finish"]
 """A step of a failover.
 
 - "before": run the hooks `recovery.before`. If one fails, a planned failover is cancelled.
 - "catch up": wait until the target has all records, and producers and consumers no longer use the source.
 - "stop": wait until no replicator hosts a lane of the failover.
+- "settle": wait until former holders can no longer write. From then on, the failover cannot be cancelled.
+- "fence": make the target refuse late batches of the lanes' producers. In a failover without the source, this comes
+  before "end", so that nothing arrives after what has arrived was read. A planned failover may be cancelled in "end",
+  and its lanes must then be able to write, so "fence" comes after "end". Nothing is lost by then.
 - "end": determine what is lost, and end the copying for good (`CopyingEnded`).
 - "groups": commit the final positions of consumer groups.
 - "grant": allow the principals in `recovery.grant` to use the target topics.
@@ -28,8 +32,8 @@ Step = Literal["before", "catch up", "stop", "end", "groups", "grant", "after", 
 """
 
 STEPS: Mapping[RecoveryMode, tuple[Step, ...]] = {
-    "planned": ("before", CAUGHT_UP, "stop", "end", "groups", "grant", "after", "finish"),
-    "source-lost": ("before", "stop", "end", "groups", "grant", "after", "finish"),
+    "planned": ("before", CAUGHT_UP, "stop", "end", "fence", "groups", "grant", "after", "finish"),
+    "source-lost": ("before", "stop", SETTLED, "fence", "end", "groups", "grant", "after", "finish"),
 }
 """The steps of each kind of failover, in order."""
 

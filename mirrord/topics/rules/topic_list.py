@@ -11,7 +11,7 @@ from mirrord.ledger.standing_orders import Orders, describe_origin
 from mirrord.topics.rules.topic_plan import TopicsPlan
 from policies.selecting import Refusal, Selection
 
-TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused"] | Refusal
+TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused", "ended"] | Refusal
 """State of a source topic:
 
 - "copied": the topic is being copied.
@@ -47,6 +47,9 @@ def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection,
             lines.append(TopicLine(name, "", partitions, refusal, _why_not(refusal, name, selection, target)))
         elif name in plan.unanswered:
             lines.append(TopicLine(name, "", partitions, "fault", plan.unanswered[name]))
+        elif name not in plan.names:
+            # Discovery leaves out the topics whose copying has ended (`mirrord.topics.discovery`).
+            lines.append(TopicLine(name, "", partitions, "ended", "a failover has ended its copying"))
         elif name in plan.faults:
             lines.append(TopicLine(name, plan.names[name], partitions, "fault", plan.faults[name]))
         elif name in create:

@@ -140,6 +140,25 @@ public class Vectors {
         add("EndTxnRequest", new EndTxnRequestData().setTransactionalId("mirrord.f.dead.nobody").setProducerId(-1)
             .setProducerEpoch((short) -1), 3, 3);
         add("EndTxnResponse", new EndTxnResponseData().setErrorCode((short) 53), 3, 3);
+        add("WriteTxnMarkersRequest", new WriteTxnMarkersRequestData().setMarkers(List.of(
+            new WriteTxnMarkersRequestData.WritableTxnMarker().setProducerId(4711).setProducerEpoch((short) 1)
+                .setTransactionResult(false).setCoordinatorEpoch(Integer.MAX_VALUE).setTopics(List.of(
+                    new WriteTxnMarkersRequestData.WritableTxnMarkerTopic().setName("orders")
+                        .setPartitionIndexes(List.of(5)))),
+            new WriteTxnMarkersRequestData.WritableTxnMarker().setProducerId(1L << 40)
+                .setProducerEpoch(Short.MAX_VALUE).setTransactionResult(false).setCoordinatorEpoch(7).setTopics(List.of(
+                    new WriteTxnMarkersRequestData.WritableTxnMarkerTopic().setName("payments")
+                        .setPartitionIndexes(List.of(0)))))), 1, 1);
+        add("WriteTxnMarkersResponse", new WriteTxnMarkersResponseData().setMarkers(List.of(
+            new WriteTxnMarkersResponseData.WritableTxnMarkerResult().setProducerId(4711).setTopics(List.of(
+                new WriteTxnMarkersResponseData.WritableTxnMarkerTopicResult().setName("orders").setPartitions(List.of(
+                    new WriteTxnMarkersResponseData.WritableTxnMarkerPartitionResult().setPartitionIndex(5),
+                    new WriteTxnMarkersResponseData.WritableTxnMarkerPartitionResult().setPartitionIndex(6)
+                        .setErrorCode((short) 47))))),
+            new WriteTxnMarkersResponseData.WritableTxnMarkerResult().setProducerId(1L << 40).setTopics(List.of(
+                new WriteTxnMarkersResponseData.WritableTxnMarkerTopicResult().setName("payments").setPartitions(List.of(
+                    new WriteTxnMarkersResponseData.WritableTxnMarkerPartitionResult().setPartitionIndex(0)
+                        .setErrorCode((short) 31))))))), 1, 1);
         add("ListOffsetsRequest", new ListOffsetsRequestData().setReplicaId(-1).setIsolationLevel((byte) 1).setTopics(List.of(
             new ListOffsetsRequestData.ListOffsetsTopic().setName("orders").setPartitions(List.of(
                 new ListOffsetsRequestData.ListOffsetsPartition().setPartitionIndex(5).setTimestamp(-2)

@@ -26,7 +26,7 @@ from mirrord.ledger.facts.recovery import (
 )
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.fold import fold
-from mirrord.ledger.folding.failovers import CAUGHT_UP, ends_all, has_ended, in_progress, stops
+from mirrord.ledger.folding.failovers import CAUGHT_UP, SETTLED, ends_all, has_ended, in_progress, stops
 from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
@@ -99,6 +99,15 @@ def test_after_the_end_no_fact_about_a_lane_has_an_effect() -> None:
     assert fold(ledger, entry(LeaseTaken(2, HOLDER, 6_000), epoch=2), ledger.next_offset) == (True,)
     assert fold(ledger, entry(*facts, epoch=2), ledger.next_offset) == (False,) * len(facts)
     assert (ledger.lanes[LANE].grant, LANE in ledger.lanes, len(ledger.lanes)) == (1, True, 1)
+
+
+def test_a_failover_whose_lanes_are_about_to_be_fenced_is_not_cancelled() -> None:
+    ledger = state()
+    bind(ledger, began(), RecoveryStepDone(1, "stop"), RecoveryStepDone(1, SETTLED))
+    assert bind(ledger, done(cancelled=True), done()) == (False, False)
+    assert stops(ledger.recoveries, "orders")
+    assert not has_ended(ledger.recoveries, "orders")
+    assert bind(ledger, CopyingEnded(1, (), 0, -1), done()) == (True, True)
 
 
 def test_only_the_topics_of_a_failover_end() -> None:

@@ -18,16 +18,24 @@ from mirrord.kafka.protocol import (
     producer_ids,
     quorum,
     quotas,
+    transaction_markers,
     transactions,
 )
-from mirrord.kafka.protocol.api_versions import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, TELLING_APIS, UPKEEP_APIS
+from mirrord.kafka.protocol.api_versions import (
+    APIS,
+    FENCE_APIS,
+    FETCH_BY_TOPIC_ID,
+    PRODUCE_BY_TOPIC_ID,
+    TELLING_APIS,
+    UPKEEP_APIS,
+)
 from mirrord.kafka.protocol.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 from mirrord.model.acls import AclRule
 from mirrord.model.quotas import ClientQuota
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[3] / "golden/wire/vectors.json").read_text())
 TOPIC_ID = uuid_text(bytes(range(1, 17)))
-SPOKEN = (*APIS, *UPKEEP_APIS, *TELLING_APIS)
+SPOKEN = (*APIS, *UPKEEP_APIS, *TELLING_APIS, *FENCE_APIS)
 VERSIONS = {api.name: range(api.least, api.greatest + 1) for api in SPOKEN}
 
 
@@ -178,6 +186,21 @@ def test_list_transactions() -> None:
 def test_end_txn() -> None:
     assert transactions.encode_end_txn("mirrord.f.dead.nobody") == golden("EndTxnRequest", 3)
     assert transactions.decode_end_txn(answer("EndTxnResponse", 3)) == 53
+
+
+def test_write_txn_markers() -> None:
+    orders = transaction_markers.MarkedPartition(4711, "orders", 5)
+    payments = transaction_markers.MarkedPartition(1 << 40, "payments", 0)
+    markers = [
+        transaction_markers.AbortMarker(orders, 1, 2**31 - 1),
+        transaction_markers.AbortMarker(payments, 2**15 - 1, 7),
+    ]
+    assert transaction_markers.encode_abort_markers(markers) == golden("WriteTxnMarkersRequest", 1)
+    assert transaction_markers.decode_markers(answer("WriteTxnMarkersResponse", 1)) == {
+        orders: 0,
+        orders._replace(partition=6): 47,
+        payments: 31,
+    }
 
 
 @pytest.mark.parametrize("version", VERSIONS["ListOffsets"])

@@ -90,3 +90,17 @@ def test_everything_that_a_shell_could_interpret_is_quoted() -> None:
 )
 def test_principals(security: Security, principal: str) -> None:
     assert principal_of(security)[0] == principal
+
+
+def test_what_a_fence_needs_is_a_comment() -> None:
+    """It permits much more, and is optional. If ALTER is needed anyway, nothing has to be added."""
+    lines = acl_commands([Right("us", "topic", "a", "READ")], [FLOW], CLUSTERS)
+    command = "# kafka-acls.sh --bootstrap-server us1:9092 --command-config admin-us.properties --add --allow-principal"
+    assert lines[2:] == [
+        "# Optional: to fence off late batches of a suspended process at a failover; it also permits ACL changes",
+        f"{command} User:ANONYMOUS --operation Alter --cluster",
+        "# The same before Kafka 3.8. It also permits acting as a broker:",
+        f"{command} User:ANONYMOUS --operation ClusterAction --cluster",
+    ]
+    anyway = Right("us", "cluster", "kafka-cluster", "ALTER")
+    assert not any(line.startswith("# Optional") for line in acl_commands([anyway], [FLOW], CLUSTERS))

@@ -9,7 +9,7 @@ from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseTaken, SourceRun
 from mirrord.ledger.facts.recovery import CopyingEnded, Recovery, RecoveryBegan, RecoveryFinished, RecoveryMode
 from mirrord.ledger.fold import fold
-from mirrord.ledger.folding.failovers import in_progress
+from mirrord.ledger.folding.failovers import in_progress, is_final
 from mirrord.ledger.last_seen.source_ends import SeenEnd
 from mirrord.ledger.source_ends import CopiedPart, SourcePartition
 from mirrord.ledger.state import FlowState, LaneState
@@ -68,6 +68,8 @@ class Hands:
         self.done: list[str] = []
         self.source_end = 12
         self.position = 12
+        self.late = 0
+        """How many records arrive before the fence and after the target was first read."""
         self.faults: list[str] = []
         self.stuck = ""
 
@@ -89,8 +91,16 @@ class Hands:
         await self._do("stop")
 
     async def copied(self, lanes: Sequence[LaneState]) -> Mapping[LaneId, CopiedPart]:
-        await self._do("end")
+        # Nothing may arrive any more once the end of what was copied is read for the last time.
+        await self._do("copied, fenced" if "fence" in self.done else "copied")
         return {lane.key.id: CopiedPart(self.position) for lane in lanes}
+
+    async def fence(self, recovery: Recovery) -> str:
+        # A lane of a failover that is cancelled must be able to write.
+        assert is_final(recovery)
+        await self._do("fence")
+        self.position += self.late
+        return "refused from now on"
 
     async def source_ends(self, recovery: Recovery) -> Mapping[SourcePartition, SeenEnd]:
         assert not recovery.ended
@@ -150,7 +160,8 @@ async def test_the_facts_of_a_failover(mode: RecoveryMode) -> None:
     (recovery,) = ledger.state.recoveries
     assert (recovery.ended, recovery.cancelled, recovery.partitions, recovery.lost) == (True, False, 1, ())
     assert in_progress(ledger.state.recoveries) is None
-    assert hands.done == [step for step in STEPS[mode] if step != "finish"]
+    copied = {"settle": "copied", "end": "copied" if mode == "planned" else "copied, fenced"}
+    assert hands.done == [copied.get(step, step) for step in STEPS[mode] if step != "finish"]
 
 
 @pytest.mark.parametrize("mode", ["planned", "source-lost"])
@@ -179,6 +190,37 @@ async def test_what_is_lost_is_recorded() -> None:
     assert (lost.start, lost.end, lost.seen_ms, lost.target_end) == (12, 20, 5, 40)
 
 
+async def test_what_arrives_before_the_fence_is_not_lost() -> None:
+    ledger, hands = Ledger("source-lost"), Hands()
+    hands.source_end, hands.late = 20, 3
+    await executor(ledger, hands).run()
+    (recovery,) = ledger.state.recoveries
+    assert (recovery.lost[0].start, recovery.lost[0].end) == (15, 20)
+    assert ("fence", "refused from now on") in [(each.step, each.outcome) for each in recovery.steps]
+
+
+async def test_a_failover_cannot_be_cancelled_once_lanes_are_fenced() -> None:
+    ledger, hands = Ledger("source-lost"), Hands()
+    hands.stuck = "fence"
+    failover = executor(ledger, hands)
+    work = asyncio.create_task(failover.carry_out())
+    async with asyncio.timeout(5):
+        while failover.remarks != ("failover 1: it is stuck",):
+            await asyncio.wait({work}, timeout=0.001)
+    assert not ledger.take(RecoveryFinished(1, True, 9))
+    assert not ledger.state.recoveries[0].ended
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_a_planned_failover_that_is_cancelled_has_fenced_nothing() -> None:
+    ledger, hands = Ledger("planned"), Hands()
+    hands.source_end = 20
+    await executor(ledger, hands).carry_out()
+    assert ledger.state.recoveries[0].cancelled
+    assert "fence" not in hands.done
+
+
 async def test_a_planned_failover_loses_nothing_and_is_cancelled_instead() -> None:
     ledger, hands = Ledger("planned"), Hands()
     hands.source_end = 20
@@ -195,7 +237,7 @@ async def test_a_hook_that_fails_cancels_only_a_planned_failover() -> None:
     assert (hands.done, ledger.state.recoveries[0].why) == (["before"], "hook of 1")
     ledger, hands = Ledger("source-lost"), Hands()
     await executor(ledger, hands, hooks_fail=True).carry_out()
-    assert hands.done == ["before", "stop", "end", "groups", "grant", "after"]
+    assert hands.done == ["before", "stop", "copied", "fence", "copied, fenced", "groups", "grant", "after"]
 
 
 async def test_faults_are_shown_and_the_step_is_repeated() -> None:

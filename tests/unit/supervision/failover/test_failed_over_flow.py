@@ -13,7 +13,7 @@ from mirrord.ledger.standing_orders import Order
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.failover import FailoverStatus
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.failover import cluster_ends
+from mirrord.supervision.failover import cluster_ends, daemon_hands
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.order_execution import carry_out
 from tests.fixtures import one_flow
@@ -40,7 +40,11 @@ async def mirror(monkeypatch: pytest.MonkeyPatch, silence: Silence) -> AsyncGene
             raise EnvironmentFault("nobody answers")
         return dict.fromkeys(wanted, 10)
 
+    async def fence_off(*_: object) -> str:
+        return "late batches are refused"
+
     monkeypatch.setattr(cluster_ends.LogOffsets, "high_watermarks", ask)
+    monkeypatch.setattr(daemon_hands, "fence_off", fence_off)
     flow = msgspec.structs.replace(one_flow.FLOW, groups=GroupsConfig(mode="off"))
     monkeypatch.setattr(one_flow, "FLOW", flow)
     async for made in mirrors(monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.recovery import Recovery, RecoveryBegan, RecoveryFinished
+from mirrord.ledger.facts.recovery import DoneStep, Recovery, RecoveryBegan, RecoveryFinished
 from mirrord.ledger.folding.failovers import Recoveries
 from mirrord.model.errors import ConfigError
 from mirrord.supervision.rules.failover_orders import rule_cancel, rule_failover
@@ -50,6 +50,8 @@ def test_a_failover_is_cancelled_until_the_copying_has_ended() -> None:
         rule_cancel("eu-us", (ENDED,), 7)
     with pytest.raises(ConfigError, match="has ended the copying: complete it"):
         rule_cancel("eu-us", (replace(RUNS, ended=True),), 7)
+    with pytest.raises(ConfigError, match="is about to end the copying: complete it"):
+        rule_cancel("eu-us", (replace(RUNS, mode="source-lost", steps=(DoneStep("settle", ""),)),), 7)
 
 
 def test_a_topic_that_was_never_copied_is_an_error_even_after_the_end() -> None:

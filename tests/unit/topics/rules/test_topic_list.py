@@ -45,6 +45,14 @@ def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
     assert lines[1] == TopicLine("a", "eu.a", 3, "copied", "")
 
 
+def test_a_topic_whose_copying_has_ended_is_not_in_the_plan() -> None:
+    selection = Selection(("a.*",), (), "us", naming("prefix", "eu"))
+    plan = plan_topics([topic("a")], {}, naming("prefix", "eu").target_topic, {})
+    ended, more = topic_lines([topic("a"), topic("a-gone")], plan, selection, "us")[::-1]
+    assert (more.source, more.state) == ("a", "to-create")
+    assert ended == TopicLine("a-gone", "", 3, "ended", "a failover has ended its copying")
+
+
 def test_the_paused_partitions_of_a_topic_are_shown() -> None:
     ada = Origin("ada@host", "full", 1_000)
     line = TopicLine("orders", "eu.orders", 3, "copied", "a remark")
