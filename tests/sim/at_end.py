@@ -41,13 +41,7 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
         raise Violation(f"halted without a reason: {record.halted.line}")
     # A record that a compacted target took and its cleaner has removed since has arrived, too.
     arrived = set(numbers)
-    known = arrived | world.target.outlived
     left_out = filtered(world) | passed_over(world) | skipped(world)
-    # The offset of a record that was refused may belong to another record by now.
-    known |= world.target.poison | world.target.former_poison
-    wanted = [number for number in world.source.wanted() if number not in known]
-    may_miss = filtered(world) | passed_over(world) | skipped_and_there(world)
-    missing = [offset for number in wanted if (offset := world.source.offset_of[number]) not in may_miss]
     # An offset that an unclean election removed belongs to another record by now.
     there = {world.source.offset_of[number] for number in arrived - world.source.cut}
     # An idle lane finds late bytes before it sends again; the ledger knows of neither yet.
@@ -62,12 +56,7 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
         check_target_map(world)
         if numbers and not world.shape.cleans:
             check_translations(world)
-    missing = [offset for offset in missing if not is_superseded(world, offset) and not was_cleaned(world, offset)]
-    missing = [offset for offset in missing if not is_older_than_copied(world, world.source.at(offset))]
-    missing = [offset for offset in missing if offset not in taken_by_late_bytes(world)]
-    missing = [offset for offset in missing if not lost_without_trace(world, offset)]
-    missing = [offset for offset in missing if not superseded_without_trace(world, world.source.at(offset))]
-    if missing:
+    if missing := never_arrived(world, arrived):
         raise Violation(f"never arrived: source offsets {missing}")
     _check_refused(world, arrived)
     offset_of = world.source.offset_of
@@ -87,6 +76,21 @@ def check_complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- o
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def never_arrived(world: World, arrived: set[int]) -> list[int]:
+    """Return the source offsets of the records that the target lacks without any reason."""
+    known = arrived | world.target.outlived
+    # The offset of a record that was refused may belong to another record by now.
+    known |= world.target.poison | world.target.former_poison
+    wanted = [number for number in world.source.wanted() if number not in known]
+    may_miss = filtered(world) | passed_over(world) | skipped_and_there(world)
+    missing = [offset for number in wanted if (offset := world.source.offset_of[number]) not in may_miss]
+    missing = [offset for offset in missing if not is_superseded(world, offset) and not was_cleaned(world, offset)]
+    missing = [offset for offset in missing if not is_older_than_copied(world, world.source.at(offset))]
+    missing = [offset for offset in missing if offset not in taken_by_late_bytes(world)]
+    missing = [offset for offset in missing if not lost_without_trace(world, offset)]
+    return [offset for offset in missing if not superseded_without_trace(world, world.source.at(offset))]
 
 
 def _check_doubled(world: World, counts: Counter[int]) -> None:

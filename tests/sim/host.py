@@ -144,6 +144,10 @@ class Shape:
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
     frozen: bool = False
     """A host may be suspended after it has checked its lease, and before the bytes of its requests leave."""
+    failover: bool = False
+    """An operator ends the copying by failovers (`tests.sim.failover`). No traps are set."""
+    misled: bool = False
+    """Daemons start replicators although a failover forbids it."""
     expires: bool = False
     """The target deletes its oldest records."""
     slow_answers: bool = False
@@ -304,6 +308,8 @@ class Host:
             self.inbox.remove(each)
 
     def _produce(self, effect: Produce) -> None:
+        if self.world.failover is not None:
+            self.world.failover.check_sender(self)
         for batch in effect.batches:
             data = bytes(batch.buffer[batch.start : batch.end])
             request = Request(self, self.leader, effect.round, batch, data, self.world.now + REQUEST_S, self.connection)
@@ -326,6 +332,7 @@ class Host:
             word = progress_record(self.lane, self.lease_epoch, self.world.wall_ms) if clean else None
             if word is not None:
                 self.world.words.append(word)
+                self._publish(word)
                 self.world.known.epochs.saved(word)
 
     def save_progress(self) -> None:
@@ -338,9 +345,15 @@ class Host:
             raise AssertionError(f"{self.name} claims target offset {saved.target_offset}, which is not committed")
         if saved.settled and not high_watermark_can_fall(self.world):
             self._check_settled(saved.source_offset)
-        if self.world.rng.random() < self.world.saves:
+        is_last = self.world.failover is not None and saved.state == "drained"
+        if is_last or self.world.rng.random() < self.world.saves:
             self.world.progress = saved
             self.world.known.epochs.saved(saved)
+            self._publish(saved)
+
+    def _publish(self, saved: Progress) -> None:
+        if self.world.failover is not None:
+            self.world.failover.topic.append(saved)
 
     def _check_settled(self, source_offset: int) -> None:
         """Check that every record before the position is in the target, as far as it is copied at all."""

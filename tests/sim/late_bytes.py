@@ -29,6 +29,8 @@ def land(world: "World", request: Request) -> tuple[int, int]:
     end = world.target.brokers[request.broker].end
     error, base = world.target.produce(request.broker, request.data, world.wall_ms)
     if world.target.brokers[request.broker].end > end:
+        if world.failover is not None:
+            world.failover.appended(request, late=True)
         arrived = world.late if found else world.excused
         world.known.is_hidden |= not found
         arrived.update(world.known.came_late(request.data, world.target.foreign_numbers))

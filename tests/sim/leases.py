@@ -20,6 +20,9 @@ TTL_MS = 6_000
 
 def take(world: "World") -> "Host | None":
     """Another daemon takes the lease and gives the lane to a replicator. Return it, or None if there are too many."""
+    if world.failover is not None:
+        world.failover.take_lease("daemon")
+        return None
     epoch = world.truth.lease_epoch + 1
     world.note(f"lease {epoch} is taken")
     world.write((LeaseTaken(epoch, Holder("h", epoch, "i", ""), TTL_MS),), epoch)
@@ -32,6 +35,8 @@ def news(host: "Host", fact: AnyFact) -> Fenced | Released | None:
     """Return what the host tells its lane of a fact that has taken effect."""
     if isinstance(fact, LeaseTaken):
         return Fenced() if fact.epoch > host.lease_epoch else None
+    if ledger_signals.ends_copying(fact):
+        return ledger_signals.over(host.state.recoveries, "orders")
     return ledger_signals.news(fact, host.name) if host.lane.grant else None
 
 

@@ -46,6 +46,7 @@ from mirrord.replication.lane.target import look_back, missing_ordinals, target_
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.transitions import Resume
+from tests.sim import mutations_of_failover as failover
 from tests.sim import mutations_of_handover as handover
 from tests.sim import mutations_of_host as host
 from tests.sim import mutations_of_rebuilds as rebuilds
@@ -54,7 +55,7 @@ from tests.sim import mutations_of_seeks as seeks
 from tests.sim import mutations_of_sequences as sequences
 from tests.sim import mutations_of_transactions as beside
 from tests.sim.host import Shape
-from tests.sim.themes import shape_named
+from tests.sim.themes import FAILOVERS, THEMES, shape_named
 from tests.sim.traps.setting import shape_with
 
 
@@ -68,6 +69,8 @@ class Mutation(NamedTuple):
     kind."""
     beside: str = ""
     """A trap of these worlds, to which other clients then write in transactions."""
+    drawn_from: tuple[str, ...] = tuple(THEMES)
+    """The themes of the stories by which `make mutants` counts how often the mutation is noticed."""
 
     @property
     def shape(self) -> Shape | None:
@@ -485,4 +488,5 @@ MUTATIONS = (
     *(Mutation(*rule) for rule in reuse.RULES),
     *(Mutation(*rule) for rule in sequences.RULES),
     *(Mutation(*rule) for rule in beside.RULES),
+    *(Mutation(*rule, drawn_from=FAILOVERS) for rule in failover.RULES),
 )

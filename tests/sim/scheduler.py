@@ -6,6 +6,7 @@ from dataclasses import replace
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
 from tests.sim import late_bytes, leases, slow_brokers, target_retention, toy, transactions, truth
+from tests.sim.failover import acts
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek
 from tests.sim.past import acked_in_story
@@ -59,13 +60,22 @@ class Story:
         if self.shape.traps:
             # Traps strike as well, and the lane has to reach the moments for which they wait.
             self.fault_rate, self.diligence = self.fault_rate / 3, 0.98
+        elif self.shape.failover:
+            self.fault_rate, self.diligence = self.fault_rate / 2, 0.97
         if self.shape.poison:
             self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)), self.world.target.keys)
         self.writing = True
-        self.traps = Traps(self) if self.shape.traps else None
+        self.traps = Traps(self) if self.shape.traps and not self.shape.failover else None
 
     def run(self, steps: int) -> None:
         """`steps` random steps with faults, then a quiet period in which everything must arrive."""
+        try:
+            self._run(steps)
+        finally:
+            if self.world.failover is not None:
+                self.world.failover.close()
+
+    def _run(self, steps: int) -> None:
         world = self.world
         for _ in range(4):
             self._write()
@@ -75,6 +85,8 @@ class Story:
         for _ in range(steps):
             self.step()
             truth.check(world)
+        if world.failover is not None:
+            acts.go_on(self, world.failover)
         self.settle()
 
     def step(self) -> None:
@@ -110,6 +122,8 @@ class Story:
             slow_brokers.strike(world)
         if shape.others:
             transactions.act(world)
+        if world.failover is not None:
+            acts.act(world, world.failover)
 
     def _waits_for_lane(self) -> bool:
         """In stories with traps, little is written while the lane is far behind: most traps wait until it has copied
@@ -144,6 +158,12 @@ class Story:
             self.traps.end()
         if self.shape.others:
             transactions.come_to_rest(self.world)
+        if self.world.failover is not None:
+            acts.settle(self, self.world.failover)
+        else:
+            self._settle_lane()
+
+    def _settle_lane(self) -> None:
         self._arrive()
         for script in self.traps.once_more() if self.traps is not None else ():
             self._spring(script)
@@ -166,15 +186,7 @@ class Story:
     def _arrive(self) -> None:
         """Everything becomes whole, and the lane must reach the end."""
         world = self.world
-        world.target.exists, world.target.refusals_left, world.target.unreadable = True, 0, False
-        world.slow_replication = world.slow_wire = world.holds_bytes = world.slow.answers = False
-        for request in world.wire:
-            request.kept = False
-        for producer in list(world.source.open):
-            world.source.finish(producer, world.record_ms(), commit=True)
-        world.target.learn(world.wall_ms)
-        for host in world.hosts:
-            late_bytes.wake(host)
+        self._make_whole()
         wrote_at: int | None = None
         for _ in range(20_000 if self.traps else 6000):
             self._retire()
@@ -191,9 +203,24 @@ class Story:
         if self.shape.others:
             transactions.check_readers(world)
 
+    def _make_whole(self) -> None:
+        world = self.world
+        world.target.exists, world.target.refusals_left, world.target.unreadable = True, 0, False
+        world.slow_replication = world.slow_wire = world.holds_bytes = world.slow.answers = False
+        for request in world.wire:
+            request.kept = False
+        is_dead = world.failover is not None and world.failover.is_source_dead
+        for producer in () if is_dead else list(world.source.open):
+            world.source.finish(producer, world.record_ms(), commit=True)
+        world.target.learn(world.wall_ms)
+        for host in world.hosts:
+            late_bytes.wake(host)
+
     def _go_on(self) -> None:
         """Let something happen that is not a fault. If nothing can, time passes."""
         world = self.world
+        if world.failover is not None:
+            acts.keep_going(world, world.failover)
         # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
         if not world.hosts.living:
             world.start_host(former_dead=False)
@@ -248,6 +275,8 @@ class Story:
     # --- what goes wrong
 
     def _write(self) -> None:
+        if self.world.failover is not None and acts.is_stopped(self.world.failover):
+            return
         before = self.world.source.number
         self._write_some()
         written = range(before + 1, self.world.source.number + 1) if self.shape.poison else ()
@@ -294,6 +323,7 @@ class Story:
         kinds += ["expire-target", "outlive"] if shape.expires else []
         kinds += ["suspend"] * 2 if shape.suspends else []
         kinds += ["throttle"] * 2 if shape.throttles else []
+        kinds += acts.FAULTS if shape.failover else ()
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -312,6 +342,8 @@ class Story:
                 "disconnect" | "takeover" | "kill" | "pause" | "wake" | "freeze" | "thaw" | "ledger" | "drain" | "lease"
             ):
                 self._strike_host(kind, host, live)
+            case _ if self.world.failover is not None and kind in acts.FAULTS:
+                acts.strike(self.world, self.world.failover, kind)
             case "metadata":
                 for each in live:
                     each.leader = self.world.target.leader
@@ -416,6 +448,8 @@ class Story:
 
     def _strike_source(self, kind: str) -> None:
         source, rng = self.world.source, self.rng
+        if self.world.failover is not None and self.world.failover.is_source_dead:
+            return
         if kind == "compact":
             # The cleaner leaves the active segment alone; what it touches may not be copied yet.
             source.compact(source.end - rng.randint(0, 3))

@@ -142,12 +142,33 @@ THEMES: dict[str, Shape] = {
     "throttled, old records": Shape(record_age_ms=OLD_MS, throttles=True, slow_answers=True, slow_wire=True,
                                     forgetting=True, elections=False,
                                     faults=("throttle", "throttle", "forget", "takeover")),
+    "failover": Shape(failover=True, window=4, faults=("take-lease", "process-pause", "takeover", "disconnect")),
+    "failover, old records": Shape(record_age_ms=OLD_MS, failover=True, forgetting=True, elections=False, foreign=True,
+                                   faults=("take-lease", "process-crash", "forget", "foreign", "disconnect")),
+    "failover, deposed": Shape(failover=True, slow_replication=True, refusals=False, window=4,
+                               faults=("elect", "elect", "metadata", "learn", "disconnect", "take-lease")),
+    "failover, handed over": Shape(failover=True, handed=True, compaction=True, slow_wire=True, window=4,
+                                   faults=("kill", "kill", "race", "disconnect", "process-crash")),
+    "failover, transactions": Shape(failover=True, transactions=True, compaction=True, window=4,
+                                    faults=("take-lease", "process-crash", "compact", "ledger")),
+    "failover, slow": Shape(failover=True, slow_wire=True, handed=True, twice=True, slow_replication=True, window=4,
+                            faults=("take-lease", "process-crash", "kill", "pause", "wake", "disconnect", "again")),
+    "failover, refused and forgotten": Shape(record_age_ms=OLD_MS, failover=True, forgetting=True, elections=False,
+                                             kills=False, pauses=False, faults=("refuse-and-forget",) * 3),
+    "failover, misled": Shape(failover=True, misled=True, window=4, faults=("mislead", "mislead", "disconnect")),
+    "failover, unclean": Shape(failover=True, unclean=True, foreign=True, ledger_faults=False,
+                               faults=("take-lease", "bounce", "follower-lag", "elect", "learn")),
+    "failover, frozen": Shape(failover=True, frozen=True, pauses=False, elections=False,
+                              faults=("take-lease", "freeze", "freeze", "thaw", "process-pause")),
+    "failover, source truncated": Shape(failover=True, truncation=True, retention=True, elections=False,
+                                        faults=("take-lease", "source-truncate", "source-elect", "expire")),
     "target retention": Shape(expires=True, faults=("expire-target", "outlive", "takeover", "disconnect")),
     "target retention, old records": Shape(record_age_ms=OLD_MS, expires=True, forgetting=True, elections=False,
                                            faults=("expire-target", "outlive", "forget", "takeover")),
 }  # fmt: skip
 
 
+FAILOVERS = tuple(theme for theme, shape in THEMES.items() if shape.failover)
 PLAIN = ("plain", "plain, old records")
 YOUNG = {
     *PLAIN,
@@ -157,7 +178,7 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.poison),
     *(theme for theme, shape in THEMES.items() if shape.cleans),
     *(theme for theme, shape in THEMES.items() if shape.frozen or shape.slow_answers or shape.throttles),
-    *(theme for theme, shape in THEMES.items() if shape.expires),
+    *(theme for theme, shape in THEMES.items() if shape.expires or shape.failover),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip

@@ -45,6 +45,8 @@ from tests.fixtures.attic import no_room
 from tests.sim import answering, first_records, late_bytes, leases, past, slow_brokers, target_retention, toy
 from tests.sim.checks import Checks
 from tests.sim.comparing import is_asked_again
+from tests.sim.failover.process import Process
+from tests.sim.failover.setting import Failover
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Hosts, Request, Shape, word_for_the_next
 from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
@@ -55,7 +57,19 @@ from tests.sim.transactions import target_of
 
 _METHODS = {
     kind: f"_do_{kind}"
-    for kind in ("inbox", "append", "read", "answer", "moved", "timer", "write", "arrive", "late", "replicate")
+    for kind in (
+        "inbox",
+        "append",
+        "read",
+        "answer",
+        "moved",
+        "timer",
+        "write",
+        "arrive",
+        "late",
+        "replicate",
+        "failover",
+    )
 }
 """Name of the method for each kind of event."""
 
@@ -64,13 +78,15 @@ class World:
     """The state of everything, and what can happen next."""
 
     host_type: type[Host] = Host
+    failover: Failover | None = None
+    """The failovers of the story."""
 
     def __init__(self, seed: int, shape: Shape) -> None:
         self.rng = random.Random(seed)
         self.filter = toy.Filter(self.rng, steady=shape.steady)
         self.shape, self.now = shape, 0.0
         self.source = FakeSource(self.rng, shows_all=shape.isolations)
-        self.target = target_of(shape)
+        self.target, self.letters = target_of(shape), FakeLetters()
         self.target.exists = not shape.creating
         self.source.keys = self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []
@@ -108,7 +124,6 @@ class World:
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that were skipped because the target refuses them, according to the ledger."""
-        self.letters = FakeLetters()
         self.rebuilds = self.attempts = 0
         self.checks, self.faults = Checks(), True
         self.origins: Callable[[], Origins | None] = lambda: None
@@ -117,6 +132,7 @@ class World:
         self.write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
         self.write((LeaseTaken(1, Holder("h", 1, "i", ""), int(TTL_S * 1000)),), 1)
         self.past = past.begin(self, shape.until_wrap)
+        self.failover = Failover(self) if shape.failover else None
 
     def note(self, line: str) -> None:
         self.trail.append(f"{self.now:7.2f} {line}")
@@ -135,6 +151,7 @@ class World:
         """Append an entry to the ledger; returns its offset."""
         self.ledger.append(entry)
         kept = self.checks.forgotten.kept_by(self.truth.lanes.get(LANE))
+        had_ended = self.failover is not None and self.failover.has_ended
         bound = fold(self.truth, entry, len(self.ledger) - 1)
         for fact, binds in zip(entry.facts, bound, strict=True):
             if isinstance(fact, LaneHalted):
@@ -157,12 +174,19 @@ class World:
             if isinstance(fact, Quarantined) and fact.skip and self.shape.on_reject == "skip":
                 self.letters.check(fact)
         self.checks.forgotten.note(kept, entry.facts, self.truth.lanes.get(LANE), self.gaps)
+        if self.failover is not None:
+            self.failover.folded(entry, bound, had_ended=had_ended)
         return len(self.ledger) - 1
 
     # --- hosts
 
-    def start_host(self, *, former_dead: bool) -> Host:
-        """A new replicator takes the lane, as the supervisor would let it."""
+    def start_host(self, *, former_dead: bool, starter: Process | None = None) -> Host:
+        """A new replicator takes the lane, as the supervisor would let it. In a story with a failover, `starter` is the
+        daemon that starts it; by default, the one that copies the flow. If none does, return the last replicator."""
+        if self.failover is not None:
+            starter = starter or self.failover.starter()
+            if starter is None:
+                return self.hosts[-1]
         self.attempts += 1
         near, expiry = Reach(self.shape.window, NEAR.bytes), self.shape.expiry_ms
         limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
@@ -175,7 +199,8 @@ class World:
         lane.has_policies = self.shape.policies
         lane.rebuild = self.filter.rebuild if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
-        host.leader, host.lease_epoch = self.target.leader, self.truth.lease_epoch
+        host.leader = self.target.leader
+        host.lease_epoch = self.truth.lease_epoch if starter is None else starter.epoch
         host.lease_until = self.now + TTL_S
         first_records.begins(self, host)
         word = word_for_the_next(self)
@@ -207,6 +232,8 @@ class World:
             if host.paused or not host.alive:
                 continue
             for at, item in enumerate(host.inbox):
+                if self.failover is not None and self.failover.is_mute(item):
+                    continue
                 if item[0] in AT_ONCE or self.answerable(item):
                     found.append(("inbox", (host, at)))
             if host.appends and not host.ledger_is_slow:
@@ -227,6 +254,7 @@ class World:
             found.append(("late", None))
         if self._behind() and not (self.slow_replication and self.rng.random() < 0.95):
             found.append(("replicate", None))
+        found += self.failover.choices() if self.failover is not None else ()
         return found
 
     def _arriving(self) -> Iterator[Request]:
@@ -305,6 +333,8 @@ class World:
         if not error:
             if base >= end:
                 target_retention.appended(self, request, base)
+                if self.failover is not None:
+                    self.failover.appended(request, late=self.shape.suspends or self.shape.throttles)
             hidden = self.known.arrived(request, self.target.foreign_numbers, self.target.lost)
             self.target.hid.setdefault((base, self.target.brokers[request.broker].epoch), set()).update(hidden)
         if self.shape.twice and self.rng.random() < 0.3:
@@ -323,6 +353,9 @@ class World:
         """The process passes requests to the kernel, in their order."""
         for _ in range(self.rng.randint(1, len(host.unsent))):
             self.wire.append(host.unsent.popleft())
+
+    def _do_failover(self, happens: Callable[[], None]) -> None:
+        happens()
 
     def _do_late(self, _: None) -> None:
         late_bytes.arrive(self)
@@ -412,6 +445,7 @@ class World:
                 times += [host.sent[0].deadline] if host.sent else ()
         if self.slow.suspended or self.slow.muted:
             times += [until for until in (*self.slow.suspended.values(), *self.slow.muted.values()) if until > self.now]
+        times += self.failover.times() if self.failover is not None else ()
         return min(times, default=None)
 
     def advance(self, to: float) -> None:
@@ -429,6 +463,8 @@ class World:
                 host.disconnect()
             if leases.is_renewed(host):
                 host.lease_until = self.now + TTL_S
+        if self.failover is not None:
+            self.failover.renew()
 
     def phase(self) -> Phase | None:
         """Phase of the newest live host's lane."""

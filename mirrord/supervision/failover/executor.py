@@ -129,7 +129,7 @@ class FailoverExecutor:
             self._hands.note = ""
             work = asyncio.create_task(self._carry_out(recovery, step))
             try:
-                while not work.done() and in_progress(self._ledger().recoveries) is not None:
+                while not work.done() and self._is_current(recovery):
                     await asyncio.wait({work}, timeout=POLL_S)
             finally:
                 work.cancel()
@@ -142,6 +142,11 @@ class FailoverExecutor:
             self._note_fault(step, fault)
             if fault is not None:
                 await asyncio.sleep(RETRY_S)
+
+    def _is_current(self, recovery: Recovery) -> bool:
+        """Return whether a failover is still in progress. If it was cancelled, another one may have begun already."""
+        current = in_progress(self._ledger().recoveries)
+        return current is not None and current.number == recovery.number
 
     async def _carry_out(self, recovery: Recovery, step: Step) -> None:
         match step:

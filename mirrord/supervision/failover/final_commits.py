@@ -14,7 +14,7 @@ from mirrord.ledger.offset_map import LaneMap
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import EnvironmentFault
 from mirrord.supervision.rules.final_positions import CopiedPlace, SourceCommit, final_plan, summary
-from mirrord.supervision.rules.unrecorded_copies import copied_position
+from mirrord.supervision.rules.unrecorded_copies import copied_position, is_all
 from mirrord.supervision.settled_lanes import SettledLanes
 
 
@@ -41,14 +41,7 @@ async def commit_final(
     Raises EnvironmentFault if the target does not answer for one of the groups, or after an error that may be
     temporary.
     """
-    places = {
-        (lane.source_topic, lane.partition): CopiedPlace(
-            lane.target_topic,
-            lane.partition,
-            LaneMap(lane, copied_position(lane, state.progress.get(lane.key.id), settled.written(lane.key.id))),
-        )
-        for lane in lanes
-    }
+    places = {(lane.source_topic, lane.partition): _place(state, lane, settled) for lane in lanes}
     flow = target.flow
     groups = sorted({each.group for each in positions if (each.topic, each.partition) in places})
     lines: list[str] = []
@@ -69,7 +62,7 @@ async def commit_final(
             if not answer.error
         }
         positions = [each for each in positions if each.group in known]
-        plan = final_plan(positions, places, known, busy, flow.groups.mode, both_ways=flow.groups.both_ways)
+        plan = final_plan(positions, places, known, busy, flow.groups)
         if plan.commits:
             if not target.may_write():
                 raise EnvironmentFault("the lease of the flow is currently uncertain")
@@ -81,6 +74,12 @@ async def commit_final(
             lines += refused
             return summary(plan.exact - len(refused) + in_step, plan.active, (*plan.open, *lines))
     return summary(plan.exact + in_step, plan.active, (*plan.open, *lines))
+
+
+def _place(state: FlowState, lane: LaneState, settled: SettledLanes) -> CopiedPlace:
+    written = settled.written(lane.key.id)
+    copied = copied_position(lane, state.progress.get(lane.key.id), written)
+    return CopiedPlace(lane.target_topic, lane.partition, LaneMap(lane, copied), is_all(copied, written))
 
 
 def _refused(errors: dict[str, dict[tuple[str, int], int]]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from mirrord.config.flow_features import GroupsMode
+from mirrord.config.flow_features import GroupsConfig
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.offset_map import LaneMap
 from mirrord.model.group_status import GroupState
@@ -13,6 +13,8 @@ SHOWN = 5
 _IRRELEVANT: frozenset[GroupState] = frozenset({"expired", "not copied"})
 _KEPT: frozenset[GroupState] = frozenset({"ahead", "in step"})
 _OPEN: frozenset[GroupState] = frozenset({"unsure", "refused"})
+NOT_PLACED = "the ledger does not contain where the last records are, so they may be read again"
+"""Why a position is not exact after records of which the ledger does not contain the target offsets."""
 
 Offsets = Mapping[str, Mapping[TopicAndPartition, int]]
 """Committed offsets by group, topic and partition."""
@@ -36,6 +38,9 @@ class CopiedPlace(NamedTuple):
     topic: str
     partition: int
     map: LaneMap
+    is_complete: bool = True
+    """Whether the map contains all records that the lane has copied. The last ones may be missing, because a lane
+    records their target offsets only after they were acknowledged."""
 
 
 class FinalPlan(NamedTuple):
@@ -56,16 +61,16 @@ def final_plan(
     places: Mapping[TopicAndPartition, CopiedPlace],
     committed: Offsets,
     busy: Collection[str],
-    mode: GroupsMode,
-    *,
-    both_ways: bool,
+    groups: GroupsConfig,
 ) -> FinalPlan:
     """Return the final positions. `places` holds the source partitions of the failover, `committed` the offsets on the
     target, and `busy` the groups that have members there.
 
     Each position becomes what the offset map gives for it. It is never moved backward, unless mirrord was about to move
     it backward because the group has gone back on the source. With `groups.both_ways`, a position counts the records of
-    two flows, so the offset map of this flow alone does not give it, and nothing is changed.
+    two flows, so the offset map of this flow alone does not give it, and nothing is changed. With `groups.reverse`, a
+    position that is ahead may be lower, because the group has gone back on the target. Otherwise, it is higher, or it
+    was higher until the last records were copied.
     """
     commits: dict[str, dict[TopicAndPartition, int]] = {}
     exact = active = 0
@@ -77,7 +82,9 @@ def final_plan(
         there = committed.get(each.group, {}).get((place.topic, place.partition))
         if each.group in busy:
             active += 1
-        elif both_ways or each.state in _OPEN or (each.state == "ahead" and there is not None):
+        elif (
+            groups.both_ways or each.state in _OPEN or (groups.reverse and each.state == "ahead" and there is not None)
+        ):
             if each.state in _KEPT:
                 exact += 1
             else:
@@ -85,8 +92,11 @@ def final_plan(
         elif (found := place.map.to_target(each.offset)).offset is None or each.offset < 0:
             lines.append(_line(each, found.reason or each.why or each.state))
         else:
-            exact += 1
-            goes_back = each.state == "behind" and mode == "follow"
+            if found.kind == "at_end" and not place.is_complete:
+                lines.append(_line(each, NOT_PLACED))
+            else:
+                exact += 1
+            goes_back = each.state == "behind" and groups.mode == "follow"
             if there is None or there < found.offset or (goes_back and there != found.offset):
                 commits.setdefault(each.group, {})[place.topic, place.partition] = found.offset
     return FinalPlan(commits, exact, active, tuple(lines))

@@ -62,8 +62,9 @@ def settled_by(lane: LaneState, progress: Progress | None, position: int, writte
         return CopiedPart(position, remark=f"the target may hold the first of these records, but {written.trouble}")
     known = progress.rewinds if progress is not None else 0
     if lane.regiven >= 0 or len(lane.rewinds) > known:
-        remark = "the target may hold the first of these records, because ordinals were reassigned"
-        return CopiedPart(position, remark=remark if written.batches else "")
+        remark = "the target may hold some of these records, because ordinals were reassigned"
+        # Records after those that were to be copied again may be before the resume position in the target.
+        return CopiedPart(position, remark=remark if written.batches or is_plan_open(lane, progress) else "")
     first = progress.ordinal if progress is not None else 0
     held, removed = _ordinals(first, written.batches)
     end = max((behind for _, behind in held), default=first)
@@ -99,6 +100,16 @@ def copied_position(lane: LaneState, progress: Progress | None, written: Written
         end, after = ordinal + batch.records, batch.base_offset + batch.records
     position = _position(lane, 0 if known is None else known.ordinal, end, 0 if known is None else known.source_offset)
     return CopiedPosition(end, after, position)
+
+
+def is_all(copied: CopiedPosition | None, written: Written | None) -> bool:
+    """Return whether the target is known to hold no records of a lane after its position `copied_position`."""
+    if written is None:
+        return True
+    if written.trouble or not written.batches:
+        return not written.trouble
+    last = written.batches[-1]
+    return copied is not None and last.base_offset + last.records <= copied.target_offset
 
 
 def _ordinals(first: int, batches: Sequence[WrittenBatch]) -> tuple[list[Interval], list[Interval]]:

@@ -269,6 +269,20 @@ async def test_a_failover_is_cancelled_while_a_step_waits() -> None:
     assert failover.remarks == ()
 
 
+async def test_another_failover_begins_right_after_one_was_cancelled() -> None:
+    ledger, hands = Ledger("planned"), Hands()
+    hands.stuck = "catch up"
+    failover = executor(ledger, hands)
+    work = asyncio.create_task(failover.carry_out())
+    async with asyncio.timeout(5):
+        while failover.remarks != ("failover 1: it is stuck",):
+            await asyncio.wait({work}, timeout=0.001)
+        assert ledger.take(RecoveryFinished(1, True, 9))
+        assert ledger.take(RecoveryBegan(2, "source-lost", (), ADA))
+        await work
+    assert ledger.state.recoveries[-1].ended
+
+
 async def test_a_flow_is_left_only_after_all_of_it_has_ended() -> None:
     ledger, hands = Ledger("source-lost", ("orders",)), Hands()
     failover = executor(ledger, hands)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from mirrord.config.flow_features import GroupsMode
+from mirrord.config.flow_features import GroupsConfig, GroupsMode
 from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.ledger.fold import fold
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
@@ -46,9 +46,13 @@ def planned(
     busy: bool = False,
     mode: GroupsMode = "follow",
     both_ways: bool = False,
+    reverse: bool = False,
+    is_complete: bool = True,
 ) -> FinalPlan:
+    known = {where: place._replace(is_complete=is_complete) for where, place in places().items()}
     committed: Mapping[str, Mapping[tuple[str, int], int]] = {"billing": {} if target is None else {COPY: target}}
-    return final_plan([position], places(), committed, ["billing"] if busy else [], mode, both_ways=both_ways)
+    groups = GroupsConfig(mode=mode, both_ways=both_ways, reverse=reverse)
+    return final_plan([position], known, committed, ["billing"] if busy else [], groups)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,7 @@ def planned(
         (commit("behind", 3), 109, 103),
         (commit("ahead", 3), 109, None),
         (commit("ahead", 3), None, 103),
+        (commit("ahead", 7), 105, 107),
     ],
 )
 def test_a_position_becomes_what_the_final_map_gives(
@@ -88,6 +93,17 @@ def test_groups_that_use_the_target_are_left_alone() -> None:
 def test_positions_that_do_not_matter(state: GroupState) -> None:
     assert planned(commit(state, 7), None) == FinalPlan({}, 0, 0, ())
     assert planned(commit("waits", 7, topic="bills"), None) == FinalPlan({}, 0, 0, ())
+
+
+def test_a_group_that_has_gone_back_on_the_target_stays_there() -> None:
+    assert not planned(commit("ahead", 7), 105, reverse=True).commits
+
+
+@pytest.mark.parametrize(("offset", "target", "committed"), [(15, 108, 110), (15, 112, None), (7, 105, 107)])
+def test_a_position_behind_the_known_records_is_not_exact(offset: int, target: int, committed: int | None) -> None:
+    plan = planned(commit("waits", offset), target, is_complete=False)
+    assert plan.commits == ({} if committed is None else {"billing": {COPY: committed}})
+    assert (plan.exact, len(plan.open)) == ((0, 1) if offset > 10 else (1, 0))
 
 
 def test_positions_that_are_not_known_are_named() -> None:

@@ -13,6 +13,7 @@ from mirrord.supervision.rules.unrecorded_copies import (
     Written,
     WrittenBatch,
     copied_position,
+    is_all,
     is_final,
     is_plan_open,
     settled_by,
@@ -170,3 +171,27 @@ def test_the_position_in_the_progress_record_counts_if_the_map_does_not_lead_to_
 def test_reassigned_ordinals_prove_no_position() -> None:
     beyond = Written((WrittenBatch(40, 5, base_offset=140),))
     assert position_after(beyond, Run(0, 0), regiven=True) == CopiedPosition.by(PROGRESS)
+
+
+def test_records_before_the_resume_position_may_be_there_although_their_ordinals_were_reassigned() -> None:
+    """FALSE LOSS. The records of a hole at the source offsets 20 to 29 were to be copied again, so the position is
+    before records that the target has."""
+    reassigned = replace(HOLE[1], regiven=True)
+    mending = mended(HOLE[0], reassigned, at=50)
+    found = settled_by(mending, PROGRESS, 20, batches())
+    assert found.position == 20
+    assert "reassigned" in found.remark
+
+
+@pytest.mark.parametrize(
+    ("written", "is_known"),
+    [
+        (None, True),
+        (Written(), True),
+        (Written(trouble="it is offline"), False),
+        (Written((WrittenBatch(40, 5, base_offset=140),)), True),
+        (Written((WrittenBatch(40, 5, base_offset=140), WrittenBatch(45, 1, base_offset=145))), False),
+    ],
+)
+def test_whether_the_target_holds_records_after_the_position(written: Written | None, *, is_known: bool) -> None:
+    assert is_all(CopiedPosition(45, 145, 45), written) == is_known
