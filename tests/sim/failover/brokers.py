@@ -20,6 +20,7 @@ from mirrord.supervision.failover import (
     daemon_hands,
     executor,
     final_commits,
+    ledger_hands,
     source_use,
 )
 from mirrord.supervision.rules import final_positions
@@ -137,6 +138,13 @@ async def view_of(_alias: str, side: Side, _cluster_id: object = None) -> AsyncG
     yield side
 
 
+async def fence_off(_alias: str, side: Side, _producers: object) -> str:
+    """Take the place of the fence. This target has no permission for mirrord to write markers, so processes that were
+    suspended can still deliver late batches."""
+    await side.reach()
+    return "no permission"
+
+
 class Logs:
     """Reads the target log, as `LogReader` does."""
 
@@ -195,6 +203,8 @@ _REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (source_use, "view_of", view_of),
     (source_use, "GroupAdmin", Groups),
     (final_commits, "view_of", view_of),
+    (daemon_hands, "fence_off", fence_off),
+    (ledger_hands, "fence_off", fence_off),
     (final_commits, "GroupAdmin", Groups),
     (executor, "log", Quiet()),
     (daemon_hands, "log", Quiet()),
