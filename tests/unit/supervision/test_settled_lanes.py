@@ -46,7 +46,7 @@ async def test_the_target_is_read_again_without_another_wait() -> None:
     begun = (opened(0), LaneTaken(LANE, 1, "r-1", (5_000, 4_000)), SourceRun(LANE, 1, (Run(0, 0),)))
     for each in (entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(*begun)):
         fold(state, each, state.next_offset)
-    state.accept_progress(Progress(LANE, 1, 1, 10, 10, 0, 10, 10, 1, 1, True, "copying", True))
+    state.accept_progress(Progress(LANE, 1, 1, 10, 10, 0, 10, 10, 1, 1, protected=True, state="copying", settled=True))
     lane, target, clock = state.lanes[LANE], Target(), Clock()
     topics = {lane.target_topic: Topic(lane.target_topic, lane.key.target_topic_id, 1, 1)}
     settled = SettledLanes((3_000, 4_000), target.find_written, clock)
