@@ -220,25 +220,6 @@ async def test_which_epochs_a_marker_may_have(target: LabTarget) -> None:
     assert (await partition.visible()).end == 12
 
 
-async def test_partitions_that_are_gone_or_have_no_leader(target: LabTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_fence, "PATIENCE_S", 0.3)
-    partition = await partition_of(target)
-    producer = await partition.producer()
-    known = former(partition, producer)
-    cluster = config_of(target.cluster)
-    # The partition is unknown to the broker, as after it has moved to another one.
-    absent = known._replace(where=known.where._replace(partition=9))
-    line = await fence_off("us", cluster, [known, absent])
-    assert line == f"{FENCED}; a process that was suspended may still deliver late batches to {partition.name}-9: " + (
-        "it has no leader"
-    )
-    nothing = "no partition can receive late batches"
-    assert await fence_off("us", cluster, []) == nothing
-    assert await fence_off("us", cluster, [known._replace(topic_id=TopicId("another"))]) == nothing
-    await partition.delete_topic()
-    assert await fence_off("us", cluster, [known]) == nothing
-
-
 async def test_a_follower_refuses_a_marker(lab_three: Cluster) -> None:
     async with _brokers(lab_three) as target:
         partition = await partition_of(target)
@@ -301,3 +282,25 @@ async def test_which_permission_the_fence_needs(lab_sasl: Cluster, allow: Allow,
             assert obstacle == FenceObstacle(True, why)
             assert line == f"{NOT_FENCED} to {topic.name}-0: {why}"
     assert await asyncio.to_thread(ends, lab_sasl, topic.name or "") == {0: 2}
+
+
+class TestFence:
+    """What mirrord itself decides about partitions."""
+
+    async def test_partitions_that_are_gone_or_have_no_leader(
+        self, target: LabTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(producer_fence, "PATIENCE_S", 0.3)
+        partition = await partition_of(target)
+        producer = await partition.producer()
+        known = former(partition, producer)
+        cluster = config_of(target.cluster)
+        # The partition is unknown to the broker, as after it has moved to another one.
+        absent = known._replace(where=known.where._replace(partition=9))
+        line = await fence_off("us", cluster, [known, absent])
+        assert line == f"{FENCED}; {NOT_FENCED} to {partition.name}-9: it has no leader"
+        nothing = "no partition can receive late batches"
+        assert await fence_off("us", cluster, []) == nothing
+        assert await fence_off("us", cluster, [known._replace(topic_id=TopicId("another"))]) == nothing
+        await partition.delete_topic()
+        assert await fence_off("us", cluster, [known]) == nothing

@@ -93,8 +93,8 @@ def test_every_test_of_a_broker_behaviour_exists() -> None:
         (sim / name).read_text() for name in ("contract.py", "epoch_contract.py", "transaction_contract.py")
     )
     kafka = ROOT / "tests" / "kafka"
-    files = "test_broker_contract.py", "test_cleaned_end.py", "test_transaction_contract.py"
-    brokers = "".join((kafka / name).read_text() for name in files)
+    files = "broker_contract", "cleaned_end", "transaction_contract", "producer_fence"
+    brokers = "".join((kafka / f"test_{name}.py").read_text() for name in files)
     in_contract = set(re.findall(r"    async def (test_\w+)", contract))
     with_brokers = set(re.findall(r"^async def (test_\w+)", brokers, re.MULTILINE))
     assert {name for name, star in named if not star} == in_contract
