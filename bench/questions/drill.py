@@ -1,4 +1,4 @@
-"""Do drills of a healthy flow report anything, and do they slow down copying?
+"""What drills of a healthy flow report, and whether they slow down copying.
 
 A topic gets 5,000 records a second, and 200 groups commit positions in it. `mirrord drill` runs many times. For each
 drill, the longest time counts in which a reader of the target received nothing from one of the partitions, next to

@@ -69,8 +69,8 @@ class SettledLanes:
         return None if left is None else left.written
 
     def read_again(self) -> None:
-        """Forget what the lanes have copied. The next call to `settle` reads the target again, without waiting for the
-        former holders once more."""
+        """Forget what the lanes have copied. The next call to `settle` reads the target again, without another wait for
+        the former holders."""
         for left in self._left.values():
             left.settled = left.written = None
 
