@@ -62,8 +62,8 @@ class FormerProducer(NamedTuple):
 def former_producers(state: FlowState, recovery: Recovery) -> list[FormerProducer]:
     """Return the producers of all lanes whose copying this failover ends, and of older lanes of the same topics.
 
-    A lane has the same producer for its whole lifetime. No process has written to a lane that has not begun, because the
-    ledger contains the beginning before the first record is sent.
+    A lane has the same producer for its whole lifetime. No process has written to a lane that has not begun, because
+    the ledger contains the beginning before the first record is sent.
     """
     earlier = tuple(each for each in state.recoveries if each.number != recovery.number)
     found: dict[MarkedPartition, FormerProducer] = {}
