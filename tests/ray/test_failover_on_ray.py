@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 
 from tests.fixtures.daemon import RAY_START_S, Daemon
-from tests.fixtures.failover import failover, stays, writing
+from tests.fixtures.failover import MARKER, failover, stays, writing
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import ends
 from tests.ray.test_daemon_on_ray import PARTITIONS, family, is_copying, mirror, until_ended
@@ -41,7 +41,7 @@ def test_a_frozen_daemon_wakes_up_after_the_failover(lab_pair: LabPair, tmp_path
         receipt = failover(path, "--source-lost")
         copied = ends(target, into)
         assert receipt["outcome"] == "complete"
-        assert {each["partition"]: each["start"] for each in receipt["lost"]} == copied
+        assert {each["partition"]: each["start"] + MARKER for each in receipt["lost"]} == copied
         written(1_000)
         for each in frozen:
             each.send_signal(signal.SIGCONT)
