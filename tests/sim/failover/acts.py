@@ -295,6 +295,10 @@ def _calm_down(story: "Story", failover: Failover) -> None:
         each.paused = False
     failover.groups.reading.clear()
     failover.producers_stopped = True
+    source = story.world.source
+    if not failover.is_source_dead and (source.log[-1].last if source.log else -1) + 1 < source.end:
+        # The cleaner has removed the last batch that an election has left. No reader gets to the end of such a log.
+        source.append(1, story.world.record_ms())
 
 
 def _until_over(story: "Story", failover: Failover) -> None:

@@ -1,5 +1,6 @@
 """What must be true after a failover: its receipt compared with both logs, and the positions of consumer groups."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mirrord.ledger.facts.recovery import LostRange, Recovery
@@ -31,8 +32,9 @@ def check_failover(world: "World", failover: Failover) -> None:
 
 
 def _check_receipt(world: "World", failover: Failover, ending: Ending, recovery: Recovery) -> None:
-    arrived = {number for stored in world.target.brokers[world.target.leader].history for number in stored.numbers}
-    then = {number for number in arrived - failover.overdue if number in world.source.offset_of}
+    history = world.target.brokers[world.target.leader].history
+    arrived = Counter(number for stored in history for number in stored.numbers) - failover.overdue
+    then = {number for number in arrived if number in world.source.offset_of}
     lacking = _lacking(world, then, ending)
     _check_overdue(world, failover, then, recovery)
     if recovery.mode == "planned":
@@ -80,7 +82,7 @@ def _check_exact(world: "World", lost: LostRange, missing: set[int], then: set[i
 def _check_overdue(world: "World", failover: Failover, then: set[int], recovery: Recovery) -> None:
     """Check that what was appended later than anyone waits for it is lost according to the receipt, or was there
     before."""
-    offsets = {world.source.offset_of[number] for number in failover.overdue - then}
+    offsets = {world.source.offset_of[number] for number in failover.overdue.keys() - then}
     named = {offset for each in recovery.lost for start, end in each.missing for offset in range(start, end)}
     start = min((each.start for each in recovery.lost), default=1 << 62)
     if late := sorted(offset for offset in offsets if offset < start and offset not in named):

@@ -1,5 +1,6 @@
 """The failovers of a story: the processes that carry them out, the operator, and what becomes of the source."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mirrord.ledger.facts.base import Origin
@@ -62,7 +63,7 @@ class Failover:
         self.known_ends: dict[str, tuple[int, Process]] = {}
         """Writer of a `CopyingEnded` → what its process knew of the end of the source."""
         self.ending: Ending | None = None
-        self.overdue: set[int] = set()
+        self.overdue: Counter[int] = Counter()
         """The numbers of the records that were appended after the copying had ended, later than anyone waits for them.
         No rule keeps them out."""
         self.final: Final | None = None
