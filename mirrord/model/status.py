@@ -152,6 +152,10 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Number of copied records that no audit has proven yet."""
     seek_to: int | None = None
     """The source offset to which an operator command seeks the lane. None if no such command is pending."""
+    unconfirmed_records: int = 0
+    """Number of acknowledged records above the resume position. The lane must still read or compare a part of the
+    target log before it can confirm that the target has them exactly once. This happens for some seconds after the
+    previous replicator of the lane was killed."""
     note: str = ""
     """One line for operators that says why the lane is halted, or what the lane is waiting for."""
 

@@ -192,11 +192,16 @@ def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartitio
 def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
     """Return the partitions of these lanes that are not known to have been copied up to their end offsets.
 
-    A partition whose lane is not currently copying is always included.
+    A partition whose lane is not currently copying is always included. So is a partition with unconfirmed records: if
+    the lane were drained now, its progress record would show only the confirmed ones.
     """
     return sorted(
         partition
         for lane in lanes
-        if (partition := TopicPartition(lane.topic, lane.partition)) in ends
-        and (lane.state != "copying" or lane.source_offset is None or lane.source_offset < ends[partition])
+        if (partition := TopicPartition(lane.topic, lane.partition)) in ends and not _has_copied(lane, ends[partition])
     )
+
+
+def _has_copied(lane: LaneStatus, end: int) -> bool:
+    is_at_end = lane.source_offset is not None and lane.source_offset >= end
+    return lane.state == "copying" and is_at_end and not lane.unconfirmed_records

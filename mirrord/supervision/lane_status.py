@@ -120,6 +120,7 @@ def reported_lane(
         verdict_offsets=_verdicts(ledger),
         proof=_proof(ledger),
         unproven_records=_unproven(ledger, report.ordinal),
+        unconfirmed_records=report.unconfirmed_records,
         note=report.note,
     )
 

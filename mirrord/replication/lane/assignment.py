@@ -178,6 +178,9 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     any."""
     next_record_ms: int = -1
     """Newest record timestamp in the next batch to be copied, or -1 if it is not known."""
+    unconfirmed_records: int = 0
+    """Number of acknowledged records above the resume position. The lane must still read or compare a part of the
+    target log before it can confirm that the target has them exactly once."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,5 +151,6 @@ def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
         copied_bytes=lane.copied_bytes,
         in_flight_bytes=lane.buffered_bytes,
         next_record_ms=next_record_ms(lane),
+        unconfirmed_records=max(0, lane.acked - known.ordinal),
         note=lane.halt.line or lane.origin.line or _trouble(lane),
     )

@@ -1,5 +1,6 @@
 """The proof of a migration: sums of a lane, and which partitions have reached their end."""
 
+import msgspec
 import pytest
 
 from mirrord.cli.catch_up_proof_lines import proof_lines
@@ -68,6 +69,14 @@ def test_only_lanes_that_copy_are_known_to_have_reached_their_end() -> None:
     lanes = [status(0, 10), status(1, 9), status(2, None), status(3, 10, "waiting")]
     assert [partition.partition for partition in behind(lanes, ends)] == [1, 2, 3]
     assert missing(lanes, ends) == [TopicPartition("orders", 4)]
+
+
+def test_acknowledged_records_that_are_not_confirmed_yet_are_waited_for() -> None:
+    """A halted lane was taken over: what it copies is compared with the source until late batches are ruled out."""
+    ends = {TopicPartition("orders", 0): 10}
+    lane = msgspec.structs.replace(status(0, 10), unconfirmed_records=3)
+    assert behind([lane], ends) == [TopicPartition("orders", 0)]
+    assert behind([status(0, 10)], ends) == []
 
 
 def test_a_proof_in_words() -> None:
