@@ -11,13 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 
-from bench.harness.arrivals import largest_gap_ms
+from bench.harness.arrivals import Times, largest_gap_ms
 from bench.harness.busy import BusyLoad, BusyTopic
 from bench.harness.committer import GROUPS, Committer
 from mirrord.lab.cluster import Cluster
@@ -77,6 +78,7 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, print_lin
             finally:
                 committer.stop()
             arrivals = stream.stop()
+    _print_gaps_by_stage(receipts, drilled, arrivals.target, print_line)
     return Drills(
         drills=len(receipts),
         findings=[line for each in receipts for line in each["findings"]],
@@ -86,6 +88,23 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, print_lin
         drill_ms=sorted(largest_gap_ms(arrivals.target, *window) for window in drilled),
         quiet_ms=sorted(largest_gap_ms(arrivals.target, *window) for window in quiet),
     )
+
+
+def _print_gaps_by_stage(
+    receipts: Sequence[dict[str, Any]], drilled: Sequence[tuple[int, int]], times: Times, print_line: PrintLine
+) -> None:
+    """Print the median of the longest silences in each stage, and before the first one. The command ends right after
+    the last stage."""
+    gaps: dict[str, list[float]] = {}
+    for receipt, (began_ns, ended_ns) in zip(receipts, drilled, strict=True):
+        later_ns = ended_ns
+        for stage in reversed(receipt["stages"]):
+            first_ns = later_ns - round(stage["took_ms"] * 1e6)
+            gaps.setdefault(stage["name"], []).append(largest_gap_ms(times, first_ns, later_ns))
+            later_ns = first_ns
+        gaps.setdefault("start", []).append(largest_gap_ms(times, began_ns, later_ns))
+    shown = ", ".join(f"{name} {median(each):.0f} ms" for name, each in gaps.items())
+    print_line(f"longest silences, median by stage: {shown}")
 
 
 def _shown(receipt: dict[str, Any]) -> str:

@@ -30,9 +30,9 @@ from mirrord.recovery.drill.flow_drill import DrillOptions
 from mirrord.runtime import logs
 from mirrord.runtime.clock import SystemClock
 from mirrord.runtime.leash import tie_to
+from mirrord.runtime.priority import lower_priority
 from mirrord.supervision.jobs.job_process import JobOrder, JobReport
 
-NICE = 10
 MOST_LINES = 100
 """Maximum number of differences that are logged, one line each. `mirrord audit --json` prints all of them."""
 
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 def main() -> int:
     """Run the requested job. Return 0 even if the job fails, because the report contains the result."""
     tie_to(int(sys.argv[1]))
-    os.nice(NICE)
+    lower_priority()
     # Spark's Java process inherits stdout. It must neither write to the report nor keep the stream open.
     answer = os.dup(1)
     os.dup2(2, 1)

@@ -16,6 +16,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.version import version
 from mirrord.operations.drill_run import NothingToRehearse, check_drill, drill, outcome_of, receipt_lines
 from mirrord.recovery.drill.flow_drill import DrillOptions
+from mirrord.runtime.priority import lower_priority
 from policies.policy_trial import LOADING
 
 _EPILOG = """For each position of a consumer group, the drill reads the next record on the source and on the target, and
@@ -50,6 +51,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run drills and print their receipts. Raises ConfigError or EnvironmentFault."""
+    lower_priority()
     config = some_flows(load_conf(arguments, LOADING), arguments)
     options = _options(arguments, config)
     config, busy = _rehearsable(config)
