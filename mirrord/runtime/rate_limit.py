@@ -1,4 +1,4 @@
-"""Limits a rate in bytes per second, averaged over a few seconds."""
+"""Limits a rate, such as bytes or seconds of CPU time per second, averaged over a few seconds."""
 
 import asyncio
 import time
@@ -8,17 +8,17 @@ LEAST_WAIT_S = 0.05
 
 
 class Pace:
-    """The rate limit of one reader. If the limit is None, `took` never waits."""
+    """The rate limit of one reader or task. If the limit is None, `took` never waits."""
 
-    def __init__(self, bytes_per_s: float | None) -> None:
-        self._bytes_per_s = bytes_per_s
+    def __init__(self, units_per_s: float | None) -> None:
+        self._units_per_s = units_per_s
         self._free_at = 0.0
 
-    async def took(self, size_bytes: int) -> None:
-        """Record that this many bytes have been read, and wait until the reader may read more."""
-        if self._bytes_per_s is None:
+    async def took(self, units: float) -> None:
+        """Record that this much has been used, and wait until more may be used."""
+        if self._units_per_s is None:
             return
         now = time.monotonic()
-        self._free_at = max(now, self._free_at) + size_bytes / self._bytes_per_s
+        self._free_at = max(now, self._free_at) + units / self._units_per_s
         if self._free_at - now > LEAST_WAIT_S:
             await asyncio.sleep(self._free_at - now)

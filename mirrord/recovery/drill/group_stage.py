@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from mirrord.recovery.rules.drill_positions import (
     unlisted,
 )
 from mirrord.recovery.rules.drill_verdicts import DrillPosition, DrillVerdict
+from mirrord.runtime.rate_limit import Pace
 from mirrord.supervision.rules.final_positions import CopiedPlace
 
 LOOKS = 3
@@ -41,6 +43,9 @@ SYNC_S = 5.0
 """How much longer than `groups.every` the target may take to show the position of a group."""
 AT_ONCE = 8
 """Number of positions that are read at the same time."""
+CPU_SHARE = 0.2
+"""Share of a core that the comparison may use, on average. Without this limit, a drill on the machine of the daemon or
+of a broker would delay the copying."""
 MOST_POSITIONS = 5_000
 """Maximum number of positions that are compared. If there are more, they are chosen at random."""
 
@@ -179,6 +184,7 @@ class GroupStage:
         sources, targets = sorted({topic for topic, _ in wanted}), sorted({place.topic for place in wanted.values()})
         lanes = await self._drilled(wanted, targets)
         slots, done = asyncio.Semaphore(AT_ONCE), 0
+        pace, used_s = Pace(CPU_SHARE), time.thread_time()
         sizes = {"rebuild_bytes": self._flow.limits.rebuild_bytes, "chunk_bytes": CHUNK_BYTES}
         async with AsyncExitStack() as stack:
             flow, clients = self._flow, self._clients
@@ -186,6 +192,11 @@ class GroupStage:
             target = await stack.enter_async_context(open_logs(flow.target, clients.target, targets, **sizes))
             reader = NextRecordReader(source, target, lanes, committed=flow.isolation == "read_committed")
             stack.push_async_callback(reader.close)
+
+            async def rest() -> None:
+                nonlocal used_s
+                before_s, used_s = used_s, time.thread_time()
+                await pace.took(used_s - before_s)
 
             async def one(position: DrillPosition) -> DrillVerdict:
                 nonlocal done
@@ -197,6 +208,7 @@ class GroupStage:
                     finally:
                         done += 1
                         clients.progress(done, len(positions))
+                        await rest()
 
             return dict(zip(positions, await asyncio.gather(*map(one, positions)), strict=True))
 
